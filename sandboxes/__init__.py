@@ -1,1 +1,1 @@
-"""Bundled environments, one folder each, written as a package of your own would be. Installed as agentgym.sandboxes."""
+"""Bundled environments, one folder each, written like a user's own package. Installed as agentgym.sandboxes."""

@@ -18,12 +18,12 @@ Text = Annotated[str, Field(max_length=200)]
 class Behaviour(Environment):
     """A recorded session, one decision after another, after a log of earlier sessions. In memory, not isolated.
 
-    Each prediction is answered with the action that was really taken and the page that it led to, so a wrong prediction
+    Each prediction is answered with the action that the person took and the page that it led to, so a wrong prediction
     does not change what follows.
 
     Task parameters: `past`, the log as text; `present`, a heading of the present session; `steps`, for each decision a
     mapping of `page` and `action`, both texts. An action is `terminate`, or `type target: value`, such as `click
-    filter: under 40`. The actions stand in the task's truth too, where the reward reads them.
+    filter: under 40`. The task's truth has the actions too, and the reward reads them there.
     Source: Shop-R1, Zhang et al. 2025, arXiv:2507.17842: the actions, and a rationale before each.
     """
 
@@ -43,7 +43,7 @@ class Behaviour(Environment):
         return [*opening[:-1], Message("user", log)]
 
     def _read(self, task: Task) -> tuple[str, str]:
-        """Read the parameters. Returns: the log, and the heading of the present session. Raises: TaskError."""
+        """Read the parameters. Returns: the log, and the heading of the current session. Raises: TaskError."""
         past, present = (task.parameters.get(name, "") for name in ("past", "present"))
         steps = task.parameters.get("steps")
         if not isinstance(past, str) or not isinstance(present, str):

@@ -6,13 +6,13 @@ from typing import Any
 
 
 class Lamps:
-    """Lamps by name. Public attributes are the state that is compared."""
+    """Lamps by name. The public attributes are the state that is compared."""
 
     def __init__(self) -> None:
         self.is_on: dict[str, bool] = {}
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
-        """Begin as a task says: `{"is_on": {"hall": true}}`."""
+        """Set the initial state that a task gives: `{"is_on": {"hall": true}}`."""
         self.is_on = dict(scenario.get("is_on", {"hall": True, "kitchen": False}))
 
     def list_lamps(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`agentgym/function-calls-v1`: a request, functions that are declared to the agent, and one message of its own."""
+"""`agentgym/function-calls-v1`: a request, functions that are declared to the agent, and one message by the agent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .step import StepEnvironment
 
 
 class FunctionCalls(StepEnvironment):
-    """Functions of which an agent only reads: its calls are compared, and not run. In memory, so nothing is isolated.
+    """Functions that are only declared: the agent's calls are compared, not run. In memory, so nothing is isolated.
 
     The episode ends with the agent's first message, whether it calls functions or not.
 

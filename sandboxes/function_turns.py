@@ -1,4 +1,4 @@
-"""`agentgym/function-turns-v1`: a user asks for one thing after the other, and functions keep a state between them."""
+"""`agentgym/function-turns-v1`: a user asks for one thing after another, and functions keep state between calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentgym import Environment, Message, SandboxDied, SandboxSpec, Task, TaskE
 from agentgym.sandbox import Channel
 
 RECORD = "Record: "
-"""Stands before the record in the last reply of an episode, which no agent reads. The reward `bfcl_turns` reads it."""
+"""The mark before the record in an episode's last reply, which no agent reads. The reward `bfcl_turns` reads it."""
 MORE_FUNCTIONS = "I have updated some more functions you can choose from. What about now?"
 Contents = tuple[tuple[str, bytes], ...]
 """Files by their paths."""
@@ -46,16 +46,17 @@ EXAMPLE: Mapping[str, Any] = {
 
 
 class FunctionTurns(Environment):
-    """Functions over a state, and a user who asks for the next thing when the agent has answered. Isolated: they are.
+    """Functions with state, and a user who asks for the next thing when the agent has answered. Isolated: the
+    functions.
 
-    Their source runs in a sandbox of the episode; the agent's arguments are handed to it as they are. A turn ends with
-    a message without calls. The episode ends with that of the last turn, or when a call takes too long.
+    The functions' source runs in a sandbox of the episode, and gets the agent's arguments unchanged. A turn ends with a
+    message without calls. The episode ends with the last turn, or when a call takes too long.
 
     Task parameters: `source`, a Python file or a folder of them, and `package`, the dotted name that they are imported
-    from ("" by default); `classes`, modules by the name of the class in them, whose public methods are called;
-    `config`, what `_load_scenario` of each class is given, and `long_context`, likewise; `tools`, the functions that
+    from ("" by default); `classes`, maps the name of each class, whose public methods are the functions, to its module;
+    `config` and `long_context`, arguments of each class's `_load_scenario`; `tools`, the functions that
     the agent may call, each with name, description and parameters; `turns`, the messages of the user after the first;
-    `added`, tools by the number of the turn from which on they are there. Without `source` there are a few lamps.
+    `added`, further tools by the number of the turn that adds them. Without `source` the functions switch a few lamps.
     """
 
     reward = "bfcl_turns"
@@ -98,7 +99,7 @@ class FunctionTurns(Environment):
         return 2 * (len(turns) + 1) if isinstance(turns, list | tuple) else 1  # calls, and a message to end the turn
 
     async def respond(self, message: Message) -> list[Message]:
-        """End the turn: the user asks for the next thing, or the episode ends."""
+        """End the turn. The user asks for the next thing, or the episode ends."""
         if self.ended:
             return []
         try:
@@ -123,7 +124,7 @@ class FunctionTurns(Environment):
 
     @classmethod
     def program(cls, parameters: Mapping[str, Any]) -> tuple[Contents, dict[str, Any]]:
-        """Return the files that the functions need, and how they are opened.
+        """Return the files that the functions need, and the request that opens them.
 
         Raises: KeyError, TypeError, ValueError, OSError for parameters that describe no functions.
         """
@@ -137,7 +138,7 @@ class FunctionTurns(Environment):
     @classmethod
     @contextmanager
     def local_functions(cls) -> Iterator[LocalFunctions]:
-        """Yield functions in a process of this host, with which importers find out what published calls do."""
+        """Yield functions in a process of this host, for importers to find out what published calls do."""
         command = [sys.executable, "-I", "-S", "-B", "-c", _guest()]
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -170,7 +171,7 @@ class FunctionTurns(Environment):
         return call
 
     async def _ask(self, request: dict[str, Any], *, timeout_s: float | None = None) -> Any:
-        """Ask the functions' process. Raises: ToolError if the agent's arguments ended it, and the episode with it;
+        """Ask the functions' process. Raises: ToolError if the agent's arguments ended it, which ends the episode;
         SandboxDied.
         """
         assert self._channel is not None
@@ -224,7 +225,7 @@ class LocalFunctions:
 
 
 def _digest_of(result: str) -> str:
-    """Return a result as the record holds it."""
+    """Return a result in the form that the record has."""
     return hashlib.sha256(result.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

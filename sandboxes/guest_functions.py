@@ -1,9 +1,9 @@
-"""Runs inside the sandbox: objects whose methods an agent calls, and digests of what they hold.
+"""Runs inside the sandbox: objects whose methods an agent calls, and digests of their state.
 
 Standard library only. Each line on standard input is a request, answered by one line: `{"open": {...}}` makes the
 objects, `{"call": name, "arguments": {...}, "positional": [...]}` calls a method, `{"state": true}` asks for a digest
-of all public attributes, or of what the method `_state` gives. Results are text, as BFCL writes them. What the objects
-print goes nowhere.
+of all public attributes, or of the result of the method `_state`. Results are text, as BFCL writes them. The objects'
+printed output is dropped.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any
 MAX_MISSING = 8
 MISSING = "is not installed in the sandbox"
 UNCOMPARED = "parent"
-"""The folders of BFCL's file system hold the one above them, which their own comparison leaves out."""
+"""In BFCL's file system each folder refers to its parent; BFCL's own comparison leaves this attribute out."""
 
 
 class MissingModule(ModuleType):
-    """In place of a package that is not here: what uses it fails, and says why."""
+    """Stands in for a package that is not installed: using it raises an error that says so."""
 
     def __getattr__(self, name: str) -> Any:
         raise ImportError(f"{self.__name__} {MISSING}")
@@ -58,7 +58,7 @@ class Functions:
             return f"Error during execution: {error}"
 
     def state(self) -> str:
-        """Return a digest of the public attributes, equal for what is equal."""
+        """Return a digest of the public attributes; equal states have equal digests."""
         values = {
             name: instance._state() if hasattr(instance, "_state") else _public(instance, ())
             for name, instance in self._objects.items()
@@ -91,7 +91,7 @@ def _text_of(value: Any) -> str:
 
 
 def _public(value: Any, holders: tuple[int, ...]) -> Any:
-    """Return a value as JSON: what Python calls equal is equal there."""
+    """Return a value as JSON: values that are equal in Python are equal in JSON."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool | int | float):

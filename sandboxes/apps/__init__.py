@@ -3,7 +3,7 @@
 environment.py  `agentgym/apps-v1` and `agentgym/apps-code-v1`
 team.py         `agentgym/apps-team-v1`, for a planner and executors
 guest_client.py the client that code in the sandbox uses
-The other files are an app or two each.
+Each other file holds one or two apps.
 """
 
 from ..record_app import StoreApp

@@ -25,7 +25,7 @@ RUN_S, MAX_CALLS = 20.0, 200
 
 
 class AppsEnvironment(StoreEnvironment):
-    """What both ways to call the apps share. Not isolated in itself: see the subclasses."""
+    """Base of the two environments with apps. Isolation: see the subclasses."""
 
     kinds = KINDS
 
@@ -56,11 +56,11 @@ class AppsEnvironment(StoreEnvironment):
 class Apps(AppsEnvironment):
     """Mail, calendar, notes, shop, bank, contacts, files and music behind documented APIs, called one by one.
 
-    Everything is in memory and no code of the agent runs, so nothing is isolated. Episodes share the records of their
-    seed, and none can change them for another.
+    Everything is in memory and no code of the agent runs, so nothing is isolated. Episodes with equal seeds share
+    records, but no episode can change them for another.
 
     Task parameters: `records`, the name of an asset such as "apps/year", `seed`, given to it, and `goal`, digests of
-    the changes that are asked for (optional; only the potential reads them).
+    the requested changes (optional; only the potential reads them).
     """
 
     task_set = "apps/year-v1"
@@ -76,8 +76,8 @@ class Apps(AppsEnvironment):
 class AppsCode(AppsEnvironment):
     """The same apps, called by Python in a sandbox: `apis.mail.search(text="rent")`. Isolated: the code.
 
-    The records stay outside of the sandbox: code can change them by calls of APIs alone, at most 200 in a run. Each
-    run has an empty sandbox: nothing of it is left for the next. `AppError` is what a refused call raises.
+    The records stay outside the sandbox: code can change them only by API calls, at most 200 per run. Each run has an
+    empty sandbox, so nothing is left for the next run. A refused call raises `AppError`.
 
     Task parameters as of `agentgym/apps-v1`.
     """
@@ -131,9 +131,9 @@ class AppsCode(AppsEnvironment):
 
 
 def _report(reply: Any) -> str:
-    """Return what the agent reads of a run.
+    """Return the report of a run, which the agent reads.
 
-    Raises: KeyError, TypeError for something that is not a reply: the code may have written it.
+    Raises: KeyError, TypeError if it is not a reply: the agent's code may have written it.
     """
     output, status = reply["output"], reply["status"]
     if not isinstance(output, str) or type(status) is not int:

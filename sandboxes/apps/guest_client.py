@@ -1,7 +1,7 @@
-"""Runs inside the sandbox: runs code in a process of its own, with a client for the apps that live outside.
+"""Runs inside the sandbox: runs code in a separate process, with a client for the apps, which are outside.
 
-Standard library only. The first line on standard input is the request. While the code runs, each line of it
-`{"app": ..., "api": ..., "arguments": ...}` asks the host to call an API, which answers with `value` or `error`. The
+Standard library only. The first line on standard input is the request. While the code runs, each line `{"app": ...,
+"api": ..., "arguments": ...}` that it sends asks the host to call an API; the host answers with `value` or `error`. The
 last line is `{"output": ..., "cut": ..., "status": ...}`.
 """
 
@@ -14,12 +14,12 @@ import sys
 import traceback
 from typing import Any
 
-MAX_CHARS = 16_000  # characters of output
-WRITTEN = 1_000_000  # most bytes of output, or of any one file
+MAX_CHARS = 16_000  # most characters of output
+WRITTEN = 1_000_000  # most bytes of output, or of any file
 
 
 class AppError(Exception):
-    """What an API refused, in words."""
+    """An API has refused a call; the message says why."""
 
 
 class AppClient:
@@ -52,7 +52,7 @@ class AllApps:
 
 
 def read() -> Any:
-    """Return the next line. Read byte by byte, so that no process takes what is meant for another."""
+    """Return the next line. It is read byte by byte, so that no process takes input that is meant for another."""
     line = bytearray()
     while (byte := os.read(0, 1)) != b"\n":
         if not byte:
@@ -69,7 +69,7 @@ def write(message: dict[str, Any]) -> None:
 
 
 def run(code: str, apps: dict[str, dict[str, list[str]]], output: int) -> None:
-    """Run code, in the child, and end the process."""
+    """Run code in the child, then end the process."""
     os.dup2(output, 1)
     os.dup2(output, 2)
     resource.setrlimit(resource.RLIMIT_FSIZE, (WRITTEN, WRITTEN))
@@ -87,7 +87,7 @@ def run(code: str, apps: dict[str, dict[str, list[str]]], output: int) -> None:
 
 
 def serve() -> None:
-    """Run the code of the request in a child, and tell how it ended and what it wrote."""
+    """Run the request's code in a child, and report how it ended and what it wrote."""
     request = read()
     output = os.memfd_create("output")
     child = os.fork()

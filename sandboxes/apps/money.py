@@ -1,4 +1,4 @@
-"""The apps of money: the bank, and the shop, which is paid through the bank."""
+"""The apps for money: the bank, and the shop, which is paid through the bank."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class ShopApp(StoreApp):
 
 
 def balance_of(store: Store) -> int:
-    """Return what is on the account, in crowns: all payments together."""
+    """Return the account's balance in crowns: the sum of all payments."""
     return sum(row["amount"] for row in store.rows("payments"))
 
 

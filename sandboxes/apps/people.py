@@ -1,4 +1,4 @@
-"""The apps of people and words: contacts, mail, and notes."""
+"""The apps for people and text: contacts, mail, and notes."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from .environment import Apps
 class AppsTeam(Delegation):
     """`agentgym/apps-v1` for a planner and executors (docs/actors.md). In memory, nothing is isolated.
 
-    The planner has `delegate` and `finish`, executors have the other tools and `report`. Task parameters: as of
+    The planner has `delegate` and `finish`, executors have the other tools and `report`. Task parameters: as for
     `agentgym/apps-v1`.
     """
 

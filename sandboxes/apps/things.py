@@ -1,4 +1,4 @@
-"""The apps of things on disk: files, and music."""
+"""The apps for things on disk: files and music."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Code in a sandbox, one module an environment: functions, programs, projects, a shell, a notebook, mathematics.
+"""Code in a sandbox, one module per environment: functions, programs, projects, a shell, a notebook, mathematics.
 
 workbench.py     the sandbox of one episode, with the task's files in it
 transcript.py    what a run printed, as text for the agent
 terminal.py      a shell on the files of a task folder of Harbor or Terminal-Bench, with
     terminal_folder.py, dockerfile.py, terminal_image.py    what the folder says, and what its Dockerfile makes
-    terminal_verifier.py                                    its tests, in a sandbox of their own
-guest_tests.py   runs inside: visible tests        guest_files.py   runs inside: hands in all files
+    terminal_verifier.py                                    its tests, in a separate sandbox
+guest_tests.py   runs inside: visible tests        guest_files.py   runs inside: submits all files
 guest_entries.py runs inside: which files can be executed, and where links lead
 """
 

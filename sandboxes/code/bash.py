@@ -9,8 +9,8 @@ from .workbench import RUN_S, Workbench, files_of
 
 SYSTEM = "You work in a shell, in /work. Do what is asked with commands, then call done."
 
-# Each command runs in a process of its own, so a checkpoint needs no running process. A trap saves the shell's state,
-# even when a command calls exit. Variables that the shell manages itself are not saved.
+# Each command runs in a separate process, so a checkpoint needs no running process. A trap saves the shell's state,
+# even when a command calls exit. Variables that the shell itself manages are not saved.
 KEEPER = r"""
 state=/tmp/.shell
 __keep() {
@@ -34,9 +34,9 @@ eval "$1"
 class CodeBash(Environment):
     """A shell on a few files in a sandbox without network. Not isolated: its commands share files, /tmp included.
 
-    The folder, variables, functions, aliases and options outlive a command; processes do not: a process that still
-    runs when its command ends is killed. Task parameters: `files`, texts by path below /work. The task's truth says
-    what must hold at the end: the reward `final_files` checks the files in another sandbox.
+    The folder, variables, functions, aliases and options outlive a command; processes do not: a process that still runs
+    when its command ends is killed. Task parameters: `files`, texts by path below /work. The task's truth has checks of
+    the end state, which the reward `final_files` runs in another sandbox.
     """
 
     sandbox = SandboxSpec(memory_mib=256, processes=64, disk_mib=64, preload=("json",))
@@ -63,7 +63,7 @@ class CodeBash(Environment):
         return await self._bench.submission()
 
     async def state_key(self) -> str | None:
-        """Hash of all files; the shell's own state is one of them."""
+        """Hash of all files; the shell's state is in one of them."""
         return await self._bench.state_key()
 
     async def checkpoint(self) -> Checkpoint | None:

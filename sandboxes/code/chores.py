@@ -12,7 +12,7 @@ from ..session import SessionEnvironment
 from .transcript import transcript
 from .workbench import RUN_S, Workbench, files_of
 
-MAX_FILES, MAX_BYTES = 64, 4_096  # files in the folder, and bytes per compared file
+MAX_FILES, MAX_BYTES = 64, 4_096  # most files in the folder, and most bytes per compared file
 MAX_CHARS = 1_000
 
 
@@ -20,9 +20,9 @@ class CodeChores(SessionEnvironment):
     """A folder of text files in a sandbox without network. Not isolated: its commands share the files.
 
     Every command starts in /work, in a new shell; processes that still run at its end are killed. Task parameters,
-    beside those of every session: `files`, texts by name. A goal maps file names to the texts that the files must have
-    after the command, None for a file that must be gone. Every other file must be as it was before the command. The
-    sandbox's own guest reads the files, outside of what the agent runs.
+    besides those of every session: `files`, texts by name. A goal maps file names to the texts that the files must have
+    after the command; None for a file that must be gone. All other files must be unchanged. The sandbox's guest process
+    reads the files, so no program of the agent can interfere.
     """
 
     task_set = "code/chores-v1"
@@ -62,7 +62,7 @@ class CodeChores(SessionEnvironment):
         return text
 
     async def state_key(self) -> str | None:
-        """Hash of the task, of all files in the sandbox, and of what was done rightly so far."""
+        """Hash of the task, of all files in the sandbox, and of the verdicts on the requests so far."""
         return self.session_key(await self._bench.state_key())
 
     async def checkpoint(self) -> Checkpoint | None:
@@ -75,16 +75,16 @@ class CodeChores(SessionEnvironment):
 
 
 def _changed(files: Mapping[str, str], goal: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the files after the changes that a goal asks for."""
+    """Return the files with the changes that a goal asks for."""
     unchanged = {name: text for name, text in files.items() if name not in goal}
     return unchanged | {name: _normalised(text) for name, text in goal.items() if text is not None}
 
 
 async def _files_in(sandbox: Sandbox) -> dict[str, str]:
-    """Return the files of /work by name. A file that is not text of ordinary size differs from every goal."""
+    """Return the files of /work by name. A file that is too large or not text differs from every goal."""
     try:
         names = await sandbox.list()
-    except SandboxError:  # a dead sandbox is a ConnectionError too
+    except SandboxError:  # a subclass of ConnectionError too, and so of OSError
         raise
     except OSError as error:  # the agent has closed or replaced the folder
         return {"/": type(error).__name__}

@@ -15,8 +15,8 @@ MAX_PIECE, MAX_PIECES = 2_000, 60
 class CodeComplete(Environment):
     """An editor with a gap in a file. In memory: nothing runs here, so nothing needs to be isolated.
 
-    Task parameters: `before` and `after`, the code around the gap. The reward `completion` pays for
-    how much nearer each piece comes to the original code, and runs the hidden tests on the whole in a sandbox.
+    Task parameters: `before` and `after`, the code around the gap. The reward `completion` rewards each piece for
+    coming nearer to the original code, and runs the hidden tests on the whole in a sandbox.
     """
 
     reward = "completion"
@@ -56,7 +56,7 @@ class CodeComplete(Environment):
         return "Finished."
 
     async def state_key(self) -> str | None:
-        """Hash of the code as it is."""
+        """Hash of the current code."""
         text = json.dumps([self._before, "".join(self._pieces), self._after])
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 

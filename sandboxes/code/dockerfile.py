@@ -1,7 +1,7 @@
 """Plans the supported part of Dockerfiles, which runs without Docker: FROM, WORKDIR, COPY, RUN and ENV.
 
-Of a sandbox only /work and /tmp can be written. So every folder that a Dockerfile works in or copies to is a link into
-/work in the image that is made, and what it copies to folders of the system is in the image itself.
+Only /work and /tmp of a sandbox are writable. So in the image that is made, every folder that the Dockerfile works in
+or copies to is a link into /work. Files that it copies to system folders are in the image itself.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Step:
 
     Attributes:
         kind: `folder`, `file` or `run`.
-        path: where the folder or the file goes.
+        path: the path of the folder or file.
         data, mode: the file's content and permissions.
         argv, cwd, environment: the command, its folder and its variables.
     """
@@ -52,8 +52,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """The plan of a Dockerfile: `base` names an image, `folders` are links into /work, `system` are files of the image
-    itself by path, with their modes."""
+    """The plan of a Dockerfile: `base` names an image; `folders` become links into /work; `system` has files of the
+    image itself by path, with their modes.
+    """
 
     base: str
     folders: tuple[str, ...]
@@ -91,7 +92,7 @@ def parse_dockerfile(text: str) -> list[tuple[str, str]]:
 
 
 def plan_of(instructions: Sequence[tuple[str, str]], context: Mapping[str, tuple[bytes, int]]) -> BuildPlan:
-    """Plan what a Dockerfile does. Raises: TaskError for an instruction that cannot be carried out, or a
+    """Return the plan of a Dockerfile. Raises: TaskError for an instruction that cannot be carried out, or a
     missing file.
     """
     base, workdir = "", WORKDIR

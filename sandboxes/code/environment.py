@@ -9,7 +9,7 @@ from .workbench import RUN_S, Workbench, assertions_of, text_of
 
 
 class Code(Environment):
-    """Function writing in a sandbox without network. Not isolated: the agent's own runs share its files under /work.
+    """Function writing in a sandbox without network. Not isolated: the agent's runs share its files under /work.
 
     Task parameters: `tests`, a list of visible assertions such as "assert f(2) == 4" (may be empty);
     `setup`, code to run before them (optional). The hidden tests are in the task's truth, which an environment
@@ -48,7 +48,7 @@ class Code(Environment):
         return "Submitted."
 
     async def state_key(self) -> str | None:
-        """Hash of the tests and of every result seen so far, in any order: what the agent knows."""
+        """Hash of the tests and of every result seen so far, in any order: all that the agent knows."""
         return self._observed.key()
 
     async def checkpoint(self) -> Checkpoint | None:

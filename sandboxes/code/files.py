@@ -12,11 +12,11 @@ SYSTEM = "You are given a project in /work. Change its files as asked, try them,
 
 
 class CodeFiles(Environment):
-    """A project of several files in a sandbox without network. Not isolated: what the agent runs shares the files.
+    """A project of several files in a sandbox without network. Not isolated: the agent's programs share the files.
 
     Task parameters: `files`, texts by path; `tests`, visible assertions (may be empty), and `imports`, the Python
-    before them. The hidden checks are in the task's truth, which never comes here: the reward `final_files` makes them
-    in another sandbox, on the files that were submitted.
+    before them. The hidden checks are in the task's truth, which an environment never gets: the reward `final_files`
+    runs them on the submitted files, in another sandbox.
     """
 
     sandbox = SandboxSpec(memory_mib=512, processes=64, disk_mib=64, preload=("json",))
@@ -121,7 +121,7 @@ class CodeFiles(Environment):
         return await self._bench.submission()
 
     async def state_key(self) -> str | None:
-        """Hash of all files, those in /tmp too."""
+        """Hash of all files, including those in /tmp."""
         return await self._bench.state_key()
 
     async def checkpoint(self) -> Checkpoint | None:

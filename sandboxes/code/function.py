@@ -1,4 +1,4 @@
-"""`agentgym/code-function-v1`: write a function in C, C++, Go, Java, JavaScript or Rust, whichever the task allows."""
+"""`agentgym/code-function-v1`: write a function in C, C++, Go, Java, JavaScript or Rust, as the task allows."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _CHANCE_NAME = re.compile(r"/tmp/(?:cc|rustc|go-build)\w+")
 
 
 class CodeFunction(Environment):
-    """Function writing in a sandbox without network. Each run is isolated from the others: it has a sandbox of its own.
+    """Function writing in a sandbox without network. Runs are isolated from each other: each has its own sandbox.
 
     Task parameters: `function`, the signature, such as {"name": "total", "arguments": [["xs", "list[int]"]],
     "returns": "int"}; `languages`, those that may be used, the default first; `examples`, a list of
-    {"arguments", "value"} that the agent may try; `declared`, true where the prompt itself declares the function, so
-    that no declaration is added. The hidden calls are in the task's truth, which never comes here: the reward
+    {"arguments", "value"} that the agent may try; `declared`, true if the prompt declares the function, so that no
+    declaration is added. The hidden calls are in the task's truth, which an environment never gets: the reward
     `hidden_calls` makes them in another sandbox.
     """
 
@@ -125,7 +125,7 @@ class CodeFunction(Environment):
             return "Submitted."
 
     async def state_key(self) -> str | None:
-        """Hash of the task and of every result seen so far, in any order: what the agent knows."""
+        """Hash of the task and of every result seen so far, in any order: all that the agent knows."""
         return self._observed.key()
 
     async def checkpoint(self) -> Checkpoint | None:
@@ -155,7 +155,7 @@ class CodeFunction(Environment):
 
     @asynccontextmanager
     async def _built(self, code: str, name: str) -> AsyncIterator[tuple[Sandbox, CalledFunction]]:
-        """Compile the function in a new sandbox, ready to be called. Raises: ToolError with what the compiler says."""
+        """Compile the function in a new sandbox, ready to be called. Raises: ToolError with the compiler's errors."""
         if len(code) > MAX_CODE:
             raise ToolError(f"The code has {len(code)} characters; at most {MAX_CODE} are taken.")
         try:
@@ -189,7 +189,7 @@ class CodeFunction(Environment):
 
 
 async def _printed(sandbox: Sandbox) -> str:
-    """Return what the program printed, standard output and errors together."""
+    """Return what the program printed to standard output and standard error."""
     try:
         raw = await sandbox.read(PRINTED, max_bytes=65_536)
     except (OSError, ValueError):

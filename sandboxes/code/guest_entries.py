@@ -1,6 +1,6 @@
-"""Runs inside the agent's own sandbox: which files can be executed, and where links lead.
+"""Runs inside the agent's sandbox: lists executable files, and the targets of links.
 
-Standard library only: this text is sent to the sandbox as it stands.
+Standard library only: this file is sent to the sandbox unchanged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ MAX_ENTRIES = 50_000
 
 
 def entries(top: str) -> list[list[str]]:
-    """Return the paths below a folder of files that can be executed, and [path, target] of links."""
+    """Return the paths of executable files below a folder, and [path, target] of each link."""
     executable: list[str] = []
     links: list[list[str]] = []
     for folder, names, files in os.walk(os.fsencode(top)):
@@ -26,7 +26,7 @@ def entries(top: str) -> list[list[str]]:
                 elif stat.S_ISREG(mode) and mode & 0o100:
                     executable.append(short)
             except OSError:
-                continue  # the entry was removed while we looked
+                continue  # the entry was removed meanwhile
             if len(links) + len(executable) >= MAX_ENTRIES:
                 return [executable, *links]
     return [executable, *links]

@@ -1,7 +1,7 @@
-"""Runs inside the agent's own sandbox: prints all of its files as one JSON object, which is what is handed in.
+"""Runs inside the agent's sandbox: prints all of its files as one JSON object, which is the submission.
 
-Standard library only: this text is sent to the sandbox as it stands. Whatever the agent did to this process, what it
-prints is its submission and nothing more; links and pipes are left out.
+Standard library only: this file is sent to the sandbox unchanged. Even if the agent takes over this process, it can
+only change its own submission. Links and pipes are left out.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import stat
 import sys
 
 MAX_FILES, MAX_BYTES, MAX_PACKED = 400, 600_000, 1_400_000
-SHORT = 1_000  # text is sent as text if that takes at most this many more characters than base64
+SHORT = 1_000  # text is sent as text if it then takes at most this many more characters than in base64
 SKIPPED = ("__pycache__", ".git")
 
 
 def collect(top: str) -> None:
     """Print {"files": texts by path, "binary": base64 by path, "executable": paths, "folders": empty ones}.
 
-    A text that JSON makes longer than base64 does, of control characters for example, is sent as binary. What is
-    printed fits into a final result, or is refused here, so that it is never cut.
+    A text that is longer in JSON than in base64, for example one of control characters, is sent as binary. Output that
+    would not fit into a final result is refused, so that it is never cut.
     """
     contents: dict[str, dict[str, str]] = {"files": {}, "binary": {}}
     executable: list[str] = []

@@ -1,6 +1,6 @@
-"""Runs inside the agent's own sandbox: tries a candidate on the visible tests and prints what a model can use.
+"""Runs inside the agent's sandbox: tries a candidate on the visible tests, and prints a report for the agent.
 
-Standard library only: this text is sent to the sandbox as it stands. Nothing here decides a reward.
+Standard library only: this file is sent to the sandbox unchanged. Nothing here decides a reward.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MAX_VALUE = 200
 
 
 def try_tests(code: str, setup: str, tests: list[str]) -> None:
-    """Print `All 3 tests pass.` or how many do, and for each that fails what it asserts and what came out."""
+    """Print `All 3 tests pass.`, or how many pass, and for each failing test its assertion and the outcome."""
     namespace: dict[str, object] = {"__name__": "candidate"}
     silence = io.StringIO()
     try:
@@ -38,7 +38,7 @@ def try_tests(code: str, setup: str, tests: list[str]) -> None:
 
 
 def outcome(test: str, namespace: dict[str, object]) -> str:
-    """Return what is wrong with one assertion, nothing if it holds."""
+    """Return what is wrong with an assertion; empty if it holds."""
     try:
         exec(compile(test, "test.py", "exec"), namespace)
     except AssertionError:
@@ -59,7 +59,7 @@ def short_repr(value: object) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the error and the candidate's line it came from."""
+    """Return the error, and the line of the candidate that raised it."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "candidate.py"]
     where = f" (line {lines[-1]})" if lines else ""
     return f"{type(error).__name__}: {str(error)[:MAX_VALUE]}{where}"

@@ -1,4 +1,4 @@
-"""`agentgym/code-maths-v1`: mathematics with a Python interpreter at hand, sympy included where it is installed."""
+"""`agentgym/code-maths-v1`: mathematics with a Python interpreter, and with sympy if it is installed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SYSTEM = "Solve the problem. You may compute with Python{sympy}. Then answer wit
 class CodeMaths(Environment):
     """A problem with one exact answer, and Python in a sandbox without network. Not isolated: runs share their files.
 
-    Each run is a program of its own. If sympy is installed beside agentgym, the sandbox has it, already imported, so
-    that using it costs no start-up. The answer is in the task's truth, which never comes here.
+    Each run is a separate program. If sympy is installed beside agentgym, the sandbox has already imported it, so that
+    using it costs no start-up time. The answer is in the task's truth, which an environment never gets.
     """
 
     sandbox = SandboxSpec(memory_mib=512, processes=16, disk_mib=32)
@@ -42,7 +42,7 @@ class CodeMaths(Environment):
         return "Noted."
 
     async def state_key(self) -> str | None:
-        """Hash of every result seen so far, in any order, and of the files: what the agent can know."""
+        """Hash of every result seen so far, in any order, and of the files: all that the agent can know."""
         return self._observed.key(await self._bench.state_key())
 
     async def checkpoint(self) -> Checkpoint | None:

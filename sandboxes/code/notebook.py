@@ -1,4 +1,4 @@
-"""`agentgym/code-notebook-v1`: a notebook whose variables live from cell to cell, beside data files."""
+"""`agentgym/code-notebook-v1`: a notebook that keeps its variables from cell to cell, with data files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from .workbench import RUN_S, Workbench, files_of
 SYSTEM = "You have a Python notebook in /work: variables live from cell to cell. Work it out, then submit."
 RESTARTED = "\x00restart"
 
-# Shows the value of a cell's last expression, as notebooks do. The name begins with underscores and is deleted.
+# Shows the value of a cell's last expression, as notebooks do. Its name begins with underscores, and is deleted
+# afterwards.
 CELL = """
 def __run(__source):
     import ast, sys
@@ -42,7 +43,7 @@ class CodeNotebook(Environment):
     sandbox = SandboxSpec(memory_mib=512, processes=32, disk_mib=64, preload=("json", "csv", "statistics"))
     reward = "answer_match"
     task_set = "code/tables-v1"
-    _cells: list[tuple[str, str]]  # code and its output
+    _cells: list[tuple[str, str]]  # each cell's code and output
     _files: dict[str, str]
     _bench: Workbench
     _session: int
@@ -77,16 +78,16 @@ class CodeNotebook(Environment):
         return "Submitted."
 
     async def state_key(self) -> str | None:
-        """Hash of the task's files and of all cells in order, with what they printed: it makes the variables."""
+        """Hash of the task's files, and of all cells in order with their output: they determine the variables."""
         text = json.dumps([self._files, self._cells], sort_keys=True)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     async def checkpoint(self) -> Checkpoint | None:
-        """Return the cells; None once a cell was stopped, because it cannot be run again with the same result."""
+        """Return the cells; None once a cell was stopped, because running it again may give another result."""
         return None if self._lost else Checkpoint({"cells": [list(pair) for pair in self._cells]})
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
-        """Continue from a checkpoint. Raises: SandboxError if a cell prints something else than it did."""
+        """Continue from a checkpoint. Raises: SandboxError if a cell now prints something else."""
         self._open(task)
         for code, printed in checkpoint.data["cells"]:
             if code == RESTARTED:

@@ -50,7 +50,7 @@ class Program:
 class ProgramEnvironment(Environment):
     """A sandbox in which one program is written, built and tried on the examples of a task.
 
-    Subclasses say what is written, and have the tools: `run` or the like, `test` and `submit`.
+    Subclasses define what is written, and have the tools: `run` or a similar one, `test` and `submit`.
     """
 
     sandbox = SandboxSpec(memory_mib=512, processes=64, disk_mib=64)
@@ -67,7 +67,7 @@ class ProgramEnvironment(Environment):
         return [Message("system", self.system), *task.opening()]
 
     async def state_key(self) -> str | None:
-        """Hash of all files, what was tried last among them, and of the examples."""
+        """Hash of all files, including those of the last run, and of the examples."""
         text = f"{await self._bench.state_key()} {self._examples!r}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -104,7 +104,7 @@ class ProgramEnvironment(Environment):
         return f"All {count} examples pass."
 
     async def _submit_program(self, code: str) -> str:
-        """Hand in a program. Raises: ToolError if it does not compile."""
+        """Submit a program. Raises: ToolError if it does not compile."""
         _check_length(code)
         if self._program.build:
             await self._build(code)
@@ -124,7 +124,7 @@ class ProgramEnvironment(Environment):
         return await self._bench.command(self._program.run, stdin=stdin)
 
     async def _build(self, code: str) -> None:
-        """Write the program and compile it. Raises: ToolError with what the compiler says."""
+        """Write the program and compile it. Raises: ToolError with the compiler's errors."""
         _check_length(code)
         await self._bench.write(self._program.file, code)
         if not self._program.build:
@@ -160,11 +160,11 @@ def _check_length(code: str) -> None:
 
 
 class CodeProgram(ProgramEnvironment):
-    """Program writing in a sandbox without network. Not isolated: the agent's own runs share its files under /work.
+    """Program writing in a sandbox without network. Not isolated: the agent's runs share its files under /work.
 
     Task parameters: `program` (file, build, run: any commands that the image has) and `examples`, a list of
-    {"stdin", "stdout"} that the agent may try. The hidden inputs are in the task's truth, which never comes here: the
-    reward `program_output` runs them in another sandbox.
+    {"stdin", "stdout"} that the agent may try. The hidden inputs are in the task's truth, which an environment never
+    gets: the reward `program_output` uses them in another sandbox.
     """
 
     task_set = "code/programs-v1"

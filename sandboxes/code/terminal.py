@@ -36,7 +36,7 @@ from .transcript import transcript
 
 COMMAND_S = 120.0
 MAX_BYTES, MAX_FILES, MAX_CHARS = 32 * 2**20, 2_000, 1_400_000
-AT_ONCE = 200  # names per command line
+AT_ONCE = 200  # number of names in one command line
 HANDED_IN = "Handed in: "
 NOT_HANDED_IN = ("logs", "tests", "solution")
 ENTRIES = GuestModule(__package__, "guest_entries")
@@ -46,10 +46,10 @@ SYSTEM = "You work in a shell. Do what is asked with commands, then call done."
 class CodeTerminal(Environment):
     """A shell on files that a task folder describes. Not isolated: its commands share files, /tmp included.
 
-    Task parameters: `folder`, the path of a task folder of Harbor or Terminal-Bench on this host; `digest`, of what it
-    held when it was imported; `image`, in place of the one that its Dockerfile names. The agent sees neither tests nor
-    solution. What `done` hands in are the files that were changed, outside /tmp; the reward `terminal_verifier` runs
-    the tests on them in another sandbox.
+    Task parameters: `folder`, the path of a task folder of Harbor or Terminal-Bench on this host; `digest`, a hash of
+    its content at the import; `image`, to replace the image that its Dockerfile names. The agent sees neither tests nor
+    solution. `done` submits the changed files outside /tmp; the reward `terminal_verifier` runs the tests on them in
+    another sandbox.
     """
 
     sandbox = SandboxSpec(memory_mib=MEMORY_MIB, disk_mib=DISK_MIB, processes=PROCESSES, inodes=INODES)
@@ -58,12 +58,12 @@ class CodeTerminal(Environment):
     _base: Snapshot
     _shell: Sandbox
     _observed: ObservedState
-    _spent_s: float  # wall time of all commands
+    _spent_s: float  # wall time of all commands so far
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Begin a task.
 
-        Raises: TaskError for a folder that cannot be read or built, or is another than when it was imported.
+        Raises: TaskError for a folder that cannot be read or built, or has changed since it was imported.
         """
         await self._open(task)
         return [Message("system", SYSTEM), *task.opening()]
@@ -88,7 +88,7 @@ class CodeTerminal(Environment):
         return HANDED_IN + await self._changes()
 
     async def state_key(self) -> str | None:
-        """Hash of all files, and of what was seen; the shell's own state is one of the files."""
+        """Hash of all files, which include the shell's state, and of the results seen."""
         return self._observed.key((await self._shell.snapshot()).id)
 
     async def checkpoint(self) -> Checkpoint | None:
@@ -142,7 +142,7 @@ class CodeTerminal(Environment):
     async def _open(self, task: Task, snapshot: Snapshot | None = None) -> None:
         self._folder, self._observed, self._spent_s = folder_of(task), ObservedState(), 0.0
         if self.backend is None:
-            await self.open_sandbox()  # says what is missing
+            await self.open_sandbox()  # raises an error that says what is missing
         assert self.backend is not None
         spec, self._base = await built(self.backend, self._folder, str(task.parameters["image"]))
         self._shell = await self.open_sandbox(spec, snapshot=snapshot or self._base)
@@ -150,7 +150,7 @@ class CodeTerminal(Environment):
     async def _changes(self) -> str:
         """Return the changes since the beginning, as JSON: an archive of changed files, and the names of deleted files.
 
-        Raises: ToolError if the changes are too many or too large, or the agent's processes leave no room to look.
+        Raises: ToolError if the changes are too many or too large, or the agent's processes use up the sandbox.
         """
         now, before = (await self._shell.snapshot()).entries, self._base.entries
         try:
@@ -172,7 +172,7 @@ class CodeTerminal(Environment):
                         info.mode = 0o755 if path in executable else 0o644
                     except IsADirectoryError:
                         info.type = tarfile.DIRTYPE
-                    except SandboxError:  # SandboxError is an OSError too
+                    except SandboxError:  # SandboxError may be an OSError too
                         raise
                     except (OSError, ValueError) as error:
                         raise ToolError(f"/{path} cannot be handed in. Remove it. ({error})") from error
@@ -196,7 +196,7 @@ def _below_store(names: Iterable[bytes]) -> list[str]:
 
 
 def folder_of(task: Task) -> TerminalFolder:
-    """Read the folder of a task. Raises: TaskError if it is not there, or has changed since it was imported."""
+    """Read the folder of a task. Raises: TaskError if it is missing, or has changed since it was imported."""
     path, digest = task.parameters.get("folder"), task.parameters.get("digest")
     if not isinstance(path, str) or not isinstance(task.parameters.get("image"), str):
         raise TaskError(
@@ -209,8 +209,7 @@ def folder_of(task: Task) -> TerminalFolder:
 
 
 async def put(sandbox: Sandbox, submission: str) -> None:
-    """Apply a submission of `done`. Raises: ValueError for anything that `done` cannot have written; OSError;
-    SandboxError."""
+    """Apply a submission of `done`. Raises: ValueError if `done` cannot have written it; OSError; SandboxError."""
     data: Mapping[str, Any] = json.loads(submission)
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(data["archive"])), mode="r:gz") as archive:
         members = archive.getmembers()

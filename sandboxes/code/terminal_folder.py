@@ -1,8 +1,8 @@
 """Reads and checks task folders of Harbor and Terminal-Bench. Nothing from them runs on this host.
 
-Harbor: task.toml, instruction.md, environment/Dockerfile, tests/test.sh, solution/solve.sh. The reward is what test.sh
-writes to /logs/verifier/reward.txt, or reward.json. Terminal-Bench: task.yaml, Dockerfile, run-tests.sh, tests/,
-solution.sh. A run of run-tests.sh that ends with status 0 is paid.
+Harbor: task.toml, instruction.md, environment/Dockerfile, tests/test.sh, solution/solve.sh. test.sh writes the reward
+to /logs/verifier/reward.txt, or reward.json. Terminal-Bench: task.yaml, Dockerfile, run-tests.sh, tests/, solution.sh.
+The reward is 1 if run-tests.sh ends with status 0.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class TerminalFolder:
     """A task folder.
 
     Attributes:
-        plan: what its Dockerfile makes.
-        tests, solution: files as they lie in /tests and /solution.
-        test_script, solution_script: the names of the scripts in them.
+        plan: the plan of its Dockerfile.
+        tests, solution: the files of /tests and /solution.
+        test_script, solution_script: the names of the scripts among them.
         pays_by_status: whether the reward is the script's exit status, not a file.
-        agent_s, verifier_s, build_s: seconds of wall time for all commands of the agent, the tests, and one RUN.
+        agent_s, verifier_s, build_s: limits in wall seconds of all the agent's commands, of the tests, and of one RUN.
         verifier_environment: the variables of the test script.
         digest: the hash of all that was read.
     """
@@ -62,7 +62,7 @@ class TerminalFolder:
 
     @classmethod
     def read(cls, path: str | Path) -> TerminalFolder:
-        """Read a folder. Raises: TaskError naming the folder, and what is missing in it or not supported."""
+        """Read a folder. Raises: TaskError naming the folder, and what is missing or not supported."""
         folder = Path(path)
         try:
             if (folder / HARBOR).is_file():
@@ -136,7 +136,7 @@ def _terminal_bench(folder: Path) -> TerminalFolder:
 def _checked(
     folder: Path, *, dockerfile: str, context: Files, tests: Files, solution: Files, **fields: Any
 ) -> TerminalFolder:
-    """Return a folder whose parts are there."""
+    """Return the folder, after checking that no part is missing or unsupported."""
     script, solve = fields.get("test_script", "test.sh"), fields.get("solution_script", "solve.sh")
     if not fields["instruction"].strip():
         raise TaskError("it has no instruction")
@@ -153,7 +153,7 @@ def _checked(
 
 
 def _files(folder: Path) -> Files:
-    """Return the regular files below a folder; none if there is no folder."""
+    """Return the regular files below a folder; empty if the folder does not exist."""
     files: dict[str, tuple[bytes, int]] = {}
     size = 0
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
@@ -204,9 +204,7 @@ def _mib(section: Mapping[str, Any], name: str, default: int) -> int:
 
 
 def _yaml_scalars(text: str) -> dict[str, str]:
-    """Return the texts of the top level of a YAML file, plain, quoted or as blocks; all that is nested is
-    passed over.
-    """
+    """Return the texts at the top level of a YAML file: plain, quoted or block texts. Nested values are ignored."""
     scalars: dict[str, str] = {}
     lines = text.splitlines()
     for number, line in enumerate(lines):

@@ -28,8 +28,8 @@ HOME = "/root"
 
 
 def image_of(base: str) -> str:
-    """Return the image in agentgym's cache that a FROM names: for python:3.12-slim the image `python-3.12-slim`, or the
-    interpreter's image `python3.12`. A Dockerfile cannot name a path, because a stranger may have written it.
+    """Return the image in agentgym's cache that a FROM names: for python:3.12-slim the image `python-3.12-slim`, or
+    `python3.12`, made from an interpreter. A Dockerfile must not name a path, because it is not trusted.
 
     Raises: TaskError saying how to get the image.
     """
@@ -48,7 +48,7 @@ def image_of(base: str) -> str:
 
 
 def chosen_image(name: str) -> str:
-    """Return the image that the user names; a path is made absolute. Raises: TaskError."""
+    """Return the image that the user names, a path made absolute. Raises: TaskError."""
     try:
         return name if name == rootfs.HOST_IMAGE or "/" not in name else str(rootfs.locate(name))
     except SandboxUnavailable as error:
@@ -56,7 +56,7 @@ def chosen_image(name: str) -> str:
 
 
 def make_image(plan: BuildPlan, base: str) -> tuple[Path, tuple[tuple[str, str], ...]]:
-    """Return the image of a plan, made unless it is in the cache, and the variables of its base. Raises: TaskError."""
+    """Return the image of a plan (made if the cache lacks it), and the variables of its base. Raises: TaskError."""
     try:
         name = str(rootfs.make_python_image(HERE)) if base == rootfs.HOST_IMAGE else base
         source = rootfs.prepare_rootfs(name)
@@ -95,8 +95,9 @@ def _link(source: str, target: str) -> None:
 
 
 def _position(root: Path, path: str) -> Path:
-    """Return the host path of a path in an image, and make its folder. Raises: TaskError if links of the image lead
-    elsewhere."""
+    """Return the host path of a path in an image, and make its folder. Raises: TaskError if links lead out of the
+    image.
+    """
     position = root / path[1:]
     if not position.parent.resolve().is_relative_to(root.resolve()):
         raise TaskError(f"In the base image, links of {path} lead out of the image")
@@ -105,12 +106,12 @@ def _position(root: Path, path: str) -> Path:
 
 
 def _link_into_work(root: Path, folder: str, moved: Path) -> None:
-    """Replace a folder of the image by a link into /work. The image's own files there are moved aside for the build."""
+    """Replace a folder of the image by a link into /work. The image's files there are moved aside for the build."""
     path = _position(root, folder)
     if path.is_dir() and not path.is_symlink():
         if sum(1 for _ in islice(path.rglob("*"), MAX_MOVED + 1)) > MAX_MOVED:
             if folder == HOME:
-                return  # programs are installed there, so another folder becomes the home
+                return  # programs are installed in this folder, so another one becomes the home folder
             raise TaskError(
                 f"The base image has more than {MAX_MOVED} files in {folder}, too many to make this folder writable"
             )
@@ -138,7 +139,7 @@ async def spec_of(folder: TerminalFolder, base: str) -> SandboxSpec:
 
 
 async def built(backend: Backend, folder: TerminalFolder, base: str) -> tuple[SandboxSpec, Snapshot]:
-    """Return the sandbox of a task, and the files in it when the agent begins: made once, shared by all episodes.
+    """Return the spec of a task's sandbox and its initial files, which are made once and shared by all episodes.
 
     Raises: TaskError with the output of the step of the Dockerfile that fails; SandboxError.
     """

@@ -1,4 +1,4 @@
-"""`terminal_verifier`: run the tests of a task folder on the files that were handed in, in another sandbox."""
+"""`terminal_verifier`: run the tests of a task folder on the submitted files, in another sandbox."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ UNUSABLE = (
     tarfile.TarError,
     zlib.error,
 )
-"""Errors of unpacking a submission into a sandbox, if `done` did not write it or it does not fit."""
+"""Errors of unpacking a submission that `done` did not write, or that does not fit into the sandbox."""
 
 
 class TerminalVerifier(Reward):
-    """Outcome components `success`, the reward from 0 to 1 that the tests of the task's folder give, and `forged`.
+    """Outcome components `success`, the reward from 0 to 1 that the task folder's tests give, and `forged`.
 
     The files that the agent changed are put into a new sandbox, in which no process of the agent runs. Then the tests
-    are put there, and their script is run with its own time limit. A script that is stopped or killed earns nothing,
-    and neither does a reward that is not a number from 0 to 1. An episode that was not handed in earns nothing.
+    are added, and their script is run with its own time limit. The reward is 0 if the script is stopped or killed, if
+    it writes no number from 0 to 1, or if the episode ended without a submission.
 
     A program of the agent that the tests start could write the reward itself. So if the reward is above 0 and the tests
-    are pytest's, they are run once more with a failing test in each file. If the reward stays the same, but falls for
-    the folder's own solution, it is `forged` and nothing is paid.
+    use pytest, they are run again with a failing test added to each file. If the reward then stays the same, but falls
+    for the folder's own solution, the episode is `forged` and `success` is 0.
 
     Args:
         backend: makes the sandboxes; a name or a Backend.
@@ -59,7 +59,7 @@ class TerminalVerifier(Reward):
     async def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode.
 
-        Raises: JudgeError when the folder is not what it was, or no sandbox would run the tests.
+        Raises: JudgeError if the folder has changed, or no sandbox could run the tests.
         """
         final = (str(result.content) for turn in episode.turns for result in turn.results if result.final and result.ok)
         submission = next((text.removeprefix(HANDED_IN) for text in final if text.startswith(HANDED_IN)), None)
@@ -80,8 +80,8 @@ class TerminalVerifier(Reward):
         return {SUCCESS: reward, "forged": 0.0}
 
     async def task_fault(self, task: Task) -> str:
-        """Say why a task cannot be used: the tests pay for nothing, or not for the folder's solution. Raises:
-        JudgeError.
+        """Return why a task cannot be used: its tests reward doing nothing, or do not reward the folder's solution.
+        Raises: JudgeError.
         """
         try:
             if (free := await self._reward(task, "")) > 0:
@@ -97,7 +97,7 @@ class TerminalVerifier(Reward):
         return ""
 
     async def solve(self, task: Task) -> str:
-        """Return the submission of running the folder's solution. Raises: TaskError, ToolError, SandboxError."""
+        """Run the folder's solution and return the submission. Raises: TaskError, ToolError, SandboxError."""
         environment = load("environments", task.environment)()
         environment.backend = shared_backend(self.backend)
         try:
@@ -175,7 +175,7 @@ async def _written(sandbox: Sandbox) -> float:
 
 
 def _of_json(data: object) -> float:
-    """Return a number, or a table with a number named reward, or with one number."""
+    """Return the reward: a bare number, or in an object the entry `reward` or the only number."""
     if isinstance(data, dict):
         data = data["reward"] if "reward" in data else next(iter(data.values())) if len(data) == 1 else math.nan
     return float(data) if isinstance(data, int | float) else math.nan

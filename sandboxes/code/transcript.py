@@ -1,4 +1,4 @@
-"""Renders a run's output and ending as text for a model: truncated, and the same for the same run."""
+"""Renders a run's output and ending as text for a model: truncated, and equal for equal runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def stop_if_stopped(result: ExecResult, limit_s: float, printed: str) -> None:
 
 
 def cut(text: str, max_chars: int = MAX_CHARS) -> str:
-    """Return the beginning of a text, and a note if that is not all."""
+    """Return the beginning of a text, with a note if it was cut."""
     return text if len(text) <= max_chars else f"{text[:max_chars]}\n[cut: {max_chars} characters are shown]"
 
 

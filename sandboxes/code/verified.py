@@ -1,4 +1,4 @@
-"""`agentgym/code-verified-v1`: write a function and the tests that show it to be right; both are judged."""
+"""`agentgym/code-verified-v1`: write a function, and tests that show that it is correct; both are judged."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ SYSTEM = (
 
 
 class CodeVerified(Environment):
-    """Function writing with tests of one's own, in a sandbox without network. Not isolated: runs share files.
+    """Function writing with the agent's own tests, in a sandbox without network. Not isolated: runs share files.
 
     Turns alternate between writing code and checking it. No tests are given. The hidden tests, the gold solution that
-    judges the agent's tests, and the mutants that these should notice are in the task's truth, which never comes here.
+    judges the agent's tests, and the mutants that these tests should detect are in the task's truth, which an
+    environment never gets.
     """
 
     sandbox = SandboxSpec(memory_mib=512, processes=32, disk_mib=64, preload=("json",))
@@ -59,7 +60,7 @@ class CodeVerified(Environment):
         return "Submitted."
 
     async def state_key(self) -> str | None:
-        """Hash of all files: runs leave nothing else behind."""
+        """Hash of all files; runs leave nothing else behind."""
         return await self._bench.state_key()
 
     async def checkpoint(self) -> Checkpoint | None:

@@ -17,10 +17,10 @@ SIMULATION = "simulation"
 class CodeVerilog(ProgramEnvironment):
     """Verilog writing with a simulator, without a network. Not isolated: the simulations of an episode share files.
 
-    Task parameters as of `agentgym/code-program-v1`: `program` compiles the design and, given a testbench as input,
+    Task parameters as for `agentgym/code-program-v1`: `program` compiles the design and, given a testbench as input,
     simulates both; `examples` are testbenches with what they must print. The hidden testbenches are in the task's
-    truth, which never comes here: the reward `program_output` simulates them in another sandbox. A testbench says
-    what the outputs are, never what they should be: a design has no verdict to forge.
+    truth, which an environment never gets: the reward `program_output` simulates them in another sandbox. A testbench
+    prints the outputs, never what they should be, so a design has no verdict to forge.
     """
 
     task_set = "code/verilog-v1"
@@ -49,7 +49,7 @@ class CodeVerilog(ProgramEnvironment):
 
     @override
     async def _run_built(self, stdin: str) -> ExecResult:
-        """Simulate, and remove the compiled simulation: it names its parts by addresses, which no replay repeats."""
+        """Simulate, and remove the compiled simulation: it contains addresses, which differ in a replay."""
         result = await super()._run_built(stdin)
         await self._bench.command(["rm", "-f", SIMULATION])
         return result

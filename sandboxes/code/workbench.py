@@ -1,6 +1,6 @@
 """The sandbox of one episode, opened with the task's files when a tool first needs it.
 
-An agent that only talks costs no sandbox. A checkpoint is the sandbox's snapshot, or empty if none was opened.
+An agent that only talks uses no sandbox. A checkpoint is the sandbox's snapshot, or empty if none was opened.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Workbench:
         files: the initial files: texts by path below /work.
         programs: programs that the image must have; checked when the sandbox is opened.
         spec: the sandbox's spec; by default the environment's own.
-        checkpoint: a checkpoint of another workbench on the same task, to go on from.
+        checkpoint: a checkpoint of another workbench on the same task, from which to continue.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class Workbench:
         return await (await self.sandbox()).run_python(code, session=session, timeout_s=timeout_s)
 
     async def run_tests(self, code: str, setup: str, tests: Sequence[str]) -> ExecResult:
-        """Try code on assertions that the agent may see; the output says which fail, and how."""
+        """Try code on assertions that the agent may see. The output says which fail, and how."""
         self._key = None
         return await _TESTS.run(await self.sandbox(), "try_tests", code, setup, list(tests), timeout_s=RUN_S)
 
     async def check_compiles(self, code: str) -> None:
-        """Compile code in the sandbox: untrusted code can break the compiling interpreter. Raises: ToolError."""
+        """Compile code, in the sandbox: untrusted code can break the interpreter that compiles it. Raises: ToolError."""
         check = await self.python(f"compile({code!a}, 'submission.py', 'exec')")
         if not check.ok and b"Error" in check.stderr:
             raise ToolError(f"The code does not compile: {last_lines(check.stderr, 3)}")
@@ -96,7 +96,7 @@ class Workbench:
             raise ToolError(f"{path} cannot be written: {error.strerror or error}.") from error
 
     async def read(self, path: str) -> str:
-        """Return the text of a file. Raises: ToolError if there is none, or it is too large."""
+        """Return the text of a file. Raises: ToolError if it is missing or too large."""
         try:
             raw = await (await self.sandbox()).read(path, max_bytes=2**20)
         except (OSError, ValueError) as error:
@@ -104,7 +104,7 @@ class Workbench:
         return raw.decode("utf-8", "replace")
 
     async def submission(self) -> str:
-        """Return all files under /work as the text of a final result, which rewards read.
+        """Return all files under /work as text for a final result, which rewards read.
 
         Raises: ToolError if they are too many or too large.
         """
@@ -121,7 +121,7 @@ class Workbench:
         return self._key
 
     async def checkpoint(self, **data: Any) -> Checkpoint:
-        """Return the files now, and whatever else the environment must keep."""
+        """Return the current files, and whatever else the environment must keep."""
         if self._sandbox is None:
             return Checkpoint({**data, "key": self._key}, self._snapshot)
         snapshot = await self._sandbox.snapshot()
@@ -130,7 +130,7 @@ class Workbench:
 
 
 async def _check_programs(sandbox: Sandbox, programs: Sequence[str]) -> None:
-    """Check that the image of the sandbox has the programs. Raises: TaskError naming those that it lacks."""
+    """Check that the sandbox's image has the programs. Raises: TaskError naming the missing ones."""
     script = 'for p; do command -v "$p" >/dev/null || echo "$p"; done'
     result = await sandbox.exec(["sh", "-c", script, "sh", *programs])
     if missing := result.text.split():
@@ -153,7 +153,7 @@ def files_of(task: Task) -> dict[str, str]:
 
 
 def assertions_of(task: Task) -> list[str]:
-    """Return the task's `parameters["tests"]`. Raises: TaskError if they are not a list of text."""
+    """Return the task's `parameters["tests"]`. Raises: TaskError if they are not a list of texts."""
     tests = task.parameters.get("tests", [])
     if not (isinstance(tests, list | tuple) and all(isinstance(test, str) for test in tests)):
         raise TaskError(f"{task.id}: parameters['tests'] must be a list of assertions as text, not {tests!r:.200}.")
@@ -161,7 +161,7 @@ def assertions_of(task: Task) -> list[str]:
 
 
 def text_of(task: Task, name: str, default: str = "") -> str:
-    """Return a text among the task's parameters. Raises: TaskError if it is something else."""
+    """Return a parameter of the task that must be text. Raises: TaskError if it is not."""
     text = task.parameters.get(name, default)
     if not isinstance(text, str):
         raise TaskError(f"{task.id}: parameters[{name!r}] must be text, not {text!r:.200}.")
@@ -169,7 +169,7 @@ def text_of(task: Task, name: str, default: str = "") -> str:
 
 
 def checked_path(path: str) -> str:
-    """Return the path, if it lies below /work. Raises: ToolError saying what a path looks like."""
+    """Return the path if it is below /work. Raises: ToolError with an example of a path."""
     path = path.removeprefix("/work/").removeprefix("./") or "."
     if not _is_below(path):
         raise ToolError(f"{path[:80]!r} is no path here. Paths are relative to /work, such as 'src/main.py'.")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 MAX_PLAIN, MAX_PIXELS, MAX_SHEETS = 2**22, 2**20, 8
-PNG_SIZE = slice(16, 24)  # position of a PNG's width and height
+PNG_SIZE = slice(16, 24)  # where a PNG has its width and height
 CHANNELS = {2: 3, 3: 1, 6: 4}
 GNUMERIC = "{http://www.gnumeric.org/v10.dtd}"
 XLSX = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
@@ -55,7 +55,7 @@ def content_of(data: bytes) -> Content:
 
 
 def cells(data: bytes) -> dict[str, str | float]:
-    """Return the cells that are not empty, by name, such as B3: numbers, texts, and formulas in lower case that begin
+    """Return the non-empty cells by name, such as B3: numbers, texts, or formulas, which are in lower case and begin
     with =.
 
     Reads Gnumeric's XML, compressed or not, XLSX and CSV. Cells of the second sheet are named 2!B3.
@@ -74,7 +74,7 @@ def cells(data: bytes) -> dict[str, str | float]:
 
 
 def paragraphs(data: bytes) -> list[list[list[str]]]:
-    """Return the paragraphs of an AbiWord document: of each the runs, as pairs of a text and its styles, such as
+    """Return the paragraphs of an AbiWord document. Each is a list of runs: pairs of a text and its styles, such as
     "bold".
 
     Empty paragraphs at the end are left out. Raises: one of UNREADABLE.
@@ -151,7 +151,7 @@ def holds(data: bytes, expected: Mapping[str, Any]) -> bool:
         if content is None:
             raise ValueError("the expected picture is not a PNG image that can be read")
         if data[PNG_SIZE] != picture[PNG_SIZE]:
-            return False  # an agent may leave a picture of another size that takes seconds to read
+            return False  # the agent may have left a picture of another size, which would take seconds to read
     elif kind == "cells":
         content = dict(content)
     return bool(_read(READERS[kind], data) == content)
@@ -165,7 +165,7 @@ def _read(reader: Callable[[bytes], Any], data: bytes) -> Any:
 
 
 def _unfiltered(kind: int, row: bytearray, above: bytes, step: int) -> bytes:
-    """Undo the filter of one line of a PNG."""
+    """Undo the filter of one row of a PNG."""
     for index, value in enumerate(row):
         left, up = row[index - step] if index >= step else 0, above[index]
         if kind == 1:
@@ -190,7 +190,7 @@ def _inflated(data: bytes, window: int, limit: int) -> bytes:
 
 
 def _xml(data: bytes) -> ElementTree.Element:
-    """Parse XML that declares no entities: these could make it grow without bound."""
+    """Parse XML. Entity declarations are refused: they could make it grow without bound."""
     text = data.decode()
     if "<!ENTITY" in text:
         raise ValueError("XML with entities is not supported")
@@ -228,7 +228,7 @@ def _gnumeric_cells(data: bytes) -> Iterator[tuple[str, str | float]]:
     for index, sheet in enumerate(_xml(data).iter(f"{GNUMERIC}Sheet")):
         for cell in sheet.iter(f"{GNUMERIC}Cell"):
             text = cell.text or ""
-            plain = cell.get("ValueType") == "60"  # the type says text, even if it looks like a number
+            plain = cell.get("ValueType") == "60"  # the type says that it is text, even if it looks like a number
             name = _sheet(index) + _name(int(cell.attrib["Row"]), int(cell.attrib["Col"]))
             yield name, text if plain else _value(text)
 

@@ -48,9 +48,10 @@ class Desktop(Environment):
     """Programs of Debian on a virtual screen. Not isolated: the agent can end them, the display, and the guest process.
 
     Editor (Mousepad), file manager (PCManFM), calculator (Galculator) and terminal (XTerm) run in one sandbox without
-    network, which starts with the first action. An agent that kills the display has no desktop any more, and is
-    judged by the state as it is. Task parameters: `files`, text by path in the home folder;
-    `folders`; `programs` that may be launched, by default all; `images`, False for a list of windows without pictures.
+    network, which starts with the first action. An agent that kills the display has no desktop any more, and is judged
+    by the current state. Task parameters: `files`, text by path in the home folder;
+    `folders`; `programs` that may be launched, by default all; `images`, False to show a list of windows without
+    pictures.
     Source: state-based grading as in OSWorld, Xie et al. 2024, arXiv:2404.07972.
     """
 
@@ -61,7 +62,7 @@ class Desktop(Environment):
     _folders: tuple[str, ...]
     _programs: tuple[str, ...]
     _images: bool
-    _requested: ClassVar[Mapping[str, bool]] = {}  # additional contents of a screen
+    _requested: ClassVar[Mapping[str, bool]] = {}  # further contents of a screen to request
     _binary: ClassVar[bool] = False  # whether files may be binary
 
     def __init__(self) -> None:
@@ -192,7 +193,7 @@ class Desktop(Environment):
         return self._render(screen)
 
     def _render(self, screen: dict[str, Any]) -> list[Part]:
-        """Return what the agent sees of a screen."""
+        """Return a screen as the agent sees it."""
         lines = [
             f"{'*' if window['active'] else '-'} {window['title']} [{window['class']}], "
             f"{window['size'][0]} x {window['size'][1]}"
@@ -202,7 +203,7 @@ class Desktop(Environment):
         return [window_text, ImagePart(screen["png"])] if "png" in screen else [window_text]
 
     async def _ask(self, steps: list[list[str]], *, image: bool) -> dict[str, Any] | None:
-        """Return the screen after some steps; None once the guest process has ended, which only the agent can cause."""
+        """Return the screen after some steps; None if the guest process has ended, which only the agent can cause."""
         if self._ended_by_agent or self._channel is None or self._sandbox is None:
             return None
         try:
@@ -238,11 +239,11 @@ class Desktop(Environment):
         self._channel = await self._sandbox.open_channel(["sh", "-c", start])
 
     def _settings(self) -> dict[str, Any]:
-        """Return what the guest process is told when it starts."""
+        """Return the settings that the guest process gets at its start."""
         return {"width": WIDTH, "height": HEIGHT}
 
     async def _home_files(self) -> dict[str, Content | None]:
-        """Every file below the home folder, within the limits; None for a file that is long, or not text in `v1`."""
+        """Return all files below the home folder; None for a long file, and in `v1` for a file that is not text."""
         assert self._sandbox is not None
         listing = await self._sandbox.exec(
             ["find", HOME, "-not", "-path", "*/.*", "-type", "f", "-printf", "%s %P\\0"], max_output_bytes=65_536

@@ -1,4 +1,4 @@
-"""`desktop`: whether the episode left the files and windows that the task asks for, judged by the end state."""
+"""`desktop`: judges by the end state whether the episode left the files and windows that the task asks for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHECKS = ("files", "windows", "answer")
 
 
 class DesktopReward(Reward):
-    """Checks files and windows at the end, and the answer: `success` (all hold), `checks_passed` (share, weight 0).
+    """Checks the answer, and the files and windows at the end: `success` (all hold), `checks_passed` (share, weight 0).
 
     `truth` holds one or more of
         files: the contents that files must have, by path in the home folder; None for a file that must not exist. Lines
@@ -34,7 +34,7 @@ class DesktopReward(Reward):
     weights: Mapping[str, float] = {"checks_passed": 0.0}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Judge a finished episode. Raises: JudgeError if the truth holds nothing to judge by."""
+        """Judge a finished episode. Raises: JudgeError if the truth has no checks."""
         truth = episode.task.truth
         if not isinstance(truth, Mapping) or not any(truth.get(name) is not None for name in CHECKS):
             raise JudgeError(f"{episode.task.id}: the truth has no checks. Give it one of {', '.join(CHECKS)}.")
@@ -80,7 +80,7 @@ def _as_expected(contents: Mapping[str, Content | None], path: str, expected: An
 
 
 def _end_state(episode: Trajectory) -> tuple[Mapping[str, Any] | None, str]:
-    """Return the end state, None if the agent never called `done`; and the answer."""
+    """Return the end state (None if the agent never called `done`) and the answer."""
     for turn in episode.turns:
         for call, result in zip(turn.calls, turn.results, strict=False):
             if result.final and result.ok and isinstance(result.content, str) and result.content.startswith(TASK_OVER):
@@ -90,7 +90,7 @@ def _end_state(episode: Trajectory) -> tuple[Mapping[str, Any] | None, str]:
 
 
 def _state(text: str) -> Mapping[str, Any]:
-    """Return what `done` read. Raises: TypeError, ValueError, AttributeError, RecursionError for anything else."""
+    """Parse the end state that `done` read. Raises: TypeError, ValueError, AttributeError, RecursionError if invalid."""
     data = json.loads(text)
     windows = [(str(window_class), str(title)) for window_class, title in data.get("windows", ())]
     files = dict(data.get("files", {}))

@@ -46,7 +46,7 @@ Point = Annotated[list[int], Field(min_length=2, max_length=2)]
 
 @dataclass(frozen=True, slots=True)
 class DesktopProgram:
-    """A program and its start: argv, its Debian package, the window to wait for, and whether it takes a file."""
+    """A program: its command, its Debian package, the window to wait for, and whether it can open a file."""
 
     command: tuple[str, ...]
     package: str
@@ -67,9 +67,9 @@ USUAL = {
 class DesktopPrograms(Desktop):
     """A virtual screen with the task's own programs. Not isolated: the agent can end them, the display and the guest.
 
-    As `desktop-v1`, in one sandbox without network. Task parameters: `programs`, by name objects of `command` (a list),
-    `package` (the Debian package that brings it), `window` (a regular expression that the title or class of its window
-    fits) and `opens`, true if a file can be given to it; by default editor, files, calculator and terminal. `size` of
+    Like `desktop-v1`, in one sandbox without network. Task parameters: `programs`, objects by name with `command` (a
+    list), `package` (its Debian package), `window` (a regular expression for the title or class of its window) and
+    `opens` (true if it can open a file); by default editor, files, calculator and terminal. `size` of
     the screen, by default [800, 600]; `files`, text or `{"base64": ...}` by path in the home folder; `folders`.
 
     A checkpoint holds the actions, and restoring repeats them. Restoring fails if the files, windows or pixels then
@@ -130,7 +130,7 @@ class DesktopPrograms(Desktop):
         return Checkpoint({"done": [list(steps) for steps in self._done], "key": await self._state()})
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
-        """Repeat the actions in a fresh sandbox. Raises: SandboxDied if they lead to another state than they did."""
+        """Repeat the actions in a fresh sandbox. Raises: SandboxDied if they now lead to another state."""
         await self.reset(task, seed=seed)
         for steps in checkpoint.data["done"]:
             with suppress(ToolError):  # the step was refused the first time too
@@ -204,7 +204,7 @@ class DesktopPrograms(Desktop):
     # ---- inside ----------------------------------------------------------------------------------------------------
 
     def _to(self, x: int, y: int) -> list[str]:
-        """Return the step that moves the pointer to a place. Raises: ToolError if it is outside of the screen."""
+        """Return the step that moves the pointer to a point. Raises: ToolError if it is outside the screen."""
         width, height = self._size
         if not (0 <= x < width and 0 <= y < height):
             raise ToolError(f"{x},{y} is outside of the screen of {width} x {height} pixels.")
@@ -221,7 +221,7 @@ class DesktopPrograms(Desktop):
         return parts
 
     def _cut(self, lines: Sequence[str]) -> str:
-        """As many lines as may be shown."""
+        """Return as many of the lines as may be shown."""
         room, excerpt = self._max_chars, list[str]()
         for line in lines:
             room -= len(line) + 1

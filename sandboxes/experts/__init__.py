@@ -1,7 +1,7 @@
-"""Questions of several fields, and models to ask, each at its price. See docs/environments/text-and-apps.md.
+"""Questions of several fields, and models that may be asked, each at a price. See docs/environments/text-and-apps.md.
 
 environment.py `agentgym/experts-v1`
-models.py      who may be asked: what each knows, and what it costs
+models.py      the models: what each knows, and what it costs
 knowledge.py   the fields: their questions and right answers
 """
 

@@ -1,4 +1,4 @@
-"""`agentgym/experts-v1`: a short question, to be answered at once, or with the help of a model that costs something."""
+"""`agentgym/experts-v1`: a short question, to be answered at once or after asking a model, which costs something."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class AskExperts(Routing, tools=[*OneQuestion.tools.values()]):  # type: ignore[
     """A question, and models that may be asked at a price: `route(model)`, then `answer(text)`. Nothing is isolated.
 
     The models are scripts, in memory: each is right in its own fields and wrong in the
-    others, and what it says does not show which. In each task they are called A, B, C, so that nothing is learnt of
-    their names. Who may be asked, for how much, and what each is good at stands below the question, too, for chat
-    templates that leave out the descriptions of tools.
+    others, and what it says does not show which. In each task they are called A, B, C, so that an agent cannot learn
+    their names. The text below the question also lists the models with their prices and strengths, for chat templates
+    that leave out the descriptions of tools.
 
-    Task parameters: `models`, the names of those that may be asked, A first; those that are unseen are never in a task
-    of training.
+    Task parameters: `models`, the names of the models that may be asked, A first. Training tasks never name unseen
+    models.
 
     Args:
         pool: the models by their names; by default the scripts.

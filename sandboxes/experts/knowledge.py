@@ -48,11 +48,11 @@ class Field:
     """A field of knowledge.
 
     Attributes:
-        pattern: finds its question in a text, without regard to case.
+        pattern: finds its question in a text, ignoring case.
         answer: the right answer, from the match; None if no model knows one.
-        wrong: an answer of the same kind, from the right one; it may be the right one by chance.
+        wrong: makes an answer of the same kind from the right one; by chance it may be right.
         ask: draws a question about one of the subjects.
-        subjects: the subjects of its questions, for splits that share none.
+        subjects: the subjects of its questions, so that splits can share none.
     """
 
     pattern: str
@@ -78,7 +78,7 @@ def _hidden_number(kind: str, digits: int) -> Callable[[re.Match[str]], str]:
 
 
 def _other_number(rng: random.Random, right: str) -> str:
-    """Return a number with the same number of digits, of which one differs."""
+    """Return the number with one digit changed."""
     position = rng.randrange(len(right))
     digits = "123456789" if position == 0 else "0123456789"
     return right[:position] + rng.choice(digits) + right[position + 1 :]

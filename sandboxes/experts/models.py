@@ -14,7 +14,7 @@ from agentgym.methods.teams import ModelPool, PricedModel
 from .knowledge import EASY, FIELDS, SKILLS, question_in
 
 DEAR = 8
-"""The price of a question to a model that knows all fields but one."""
+"""The price of a question to a model that knows all fields except one."""
 UNKNOWN = "I do not know."
 
 
@@ -23,7 +23,7 @@ class Expert:
     """A model that answers by rule, always the same for the same question.
 
     Attributes:
-        skills: the fields that it knows, beside the easy one that all know.
+        skills: the fields that it knows, besides the easy one that all know.
         price: the price of each question.
         unseen: whether training tasks may not offer it.
     """
@@ -43,7 +43,7 @@ class Expert:
         return f"quick, {fields}" if self.price == 1 else fields
 
     def answer(self, text: str) -> str:
-        """Return the right answer in the model's fields, else a wrong answer of the same kind that looks right."""
+        """Return the right answer in the model's fields; in other fields a wrong answer that looks right."""
         if (question := question_in(text)) is None:
             return UNKNOWN
         name, match = question

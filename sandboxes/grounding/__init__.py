@@ -1,4 +1,4 @@
-"""Finding things on a screen: `agentgym/ground-v1` points at one, `agentgym/transition-v1` says what was done to it."""
+"""Understanding screens: pointing at things (`agentgym/ground-v1`), naming actions (`agentgym/transition-v1`)."""
 
 from .environment import Ground
 from .transition import Transition

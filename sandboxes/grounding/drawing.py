@@ -1,7 +1,7 @@
 """Draws a screen from plain data, so that the position of every box is known to the pixel.
 
-A screen is `{"width", "height", "theme", "widgets"}`, a widget `{"kind", "box", "text"}` with box [x0, y0, x1, y1] in
-pixels, x1 and y1 outside. `on` ticks a checkbox, marks a tab or row as chosen, or gives a field the cursor.
+A screen is `{"width", "height", "theme", "widgets"}`. A widget is `{"kind", "box", "text"}` with box [x0, y0, x1, y1]
+in pixels, x1 and y1 excluded. `on` ticks a checkbox, marks a tab or row as chosen, or gives a field the cursor.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
 
 MAX_SIDE, MAX_WIDGETS, MAX_TEXT = 4096, 400, 80
-THEMES = {  # colours of paper, ink, frame, face and accent
+THEMES = {  # colours of background, text, frame, surface and accent
     "light": ("#f4f5f7", "#1c2330", "#b9c0cc", "#ffffff", "#2f6fde"),
     "dark": ("#20242c", "#e6e9ef", "#4a5261", "#2d333f", "#5b93f5"),
     "paper": ("#fbf6ea", "#3b2f22", "#cdbfa3", "#fffdf7", "#9a4f1f"),

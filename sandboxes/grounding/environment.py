@@ -1,4 +1,4 @@
-"""`agentgym/ground-v1`: point at what the task names on a screen; the agent may zoom in."""
+"""`agentgym/ground-v1`: point at the thing on a screen that the task names; the agent may zoom in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Pixel = Annotated[int, Field(ge=-(2**20), le=2**20)]
 
 
 class Ground(Environment):
-    """A still screen on which the agent points. No code runs, so nothing is isolated: it only draws the task's screen.
+    """A still screen at which the agent points. No code runs, so nothing is isolated: it only draws the task's screen.
 
     Task parameters: `screen`, drawn from `widgets` (see drawing.py), read from `path` and `sha256`, or an `asset` and
     the `name` of one of its pictures; `shown`, pixels of the longer side of the agent's image, 640 by default.
@@ -68,7 +68,7 @@ class Ground(Environment):
         return f"Boxed ({left}, {top}) to ({right}, {bottom})."
 
     async def state_key(self) -> str | None:
-        """Hash of the screen and of the parts looked at, in any order."""
+        """Hash of the screen, and of the enlarged parts in any order."""
         return hashlib.sha256(f"{self._digest}{sorted(set(self._seen))}".encode()).hexdigest()[:32]
 
     async def checkpoint(self) -> Checkpoint | None:

@@ -22,7 +22,7 @@ class Transition(Environment):
     """Still screens in order. No code runs, so nothing is isolated: it only draws the task's screens.
 
     Task parameters: `screens`, two to four of them, each as in `agentgym/ground-v1`; `shown` likewise. The question is
-    the first action, the one after screen 0. The true action is in the task's truth, which never comes here.
+    which action was first, after screen 0. The true action is in the task's truth, which an environment never gets.
     Source: inverse dynamics, UIShift, Gao et al. 2025, arXiv:2505.12493.
     """
 
@@ -78,7 +78,7 @@ class Transition(Environment):
         return f"Answered {action}."
 
     async def state_key(self) -> str | None:
-        """Hash of the screens and of the parts looked at, in any order."""
+        """Hash of the screens, and of the enlarged parts in any order."""
         return hashlib.sha256(f"{self._digest}{sorted(self._seen)}".encode()).hexdigest()[:32]
 
     async def checkpoint(self) -> Checkpoint | None:

@@ -1,1 +1,1 @@
-"""The guest: runs in the sandbox, starts display and programs, acts, and observes. `tree` alone needs more."""
+"""The guest: runs in the sandbox, starts the display and programs, acts, and observes. Only `tree` needs packages."""

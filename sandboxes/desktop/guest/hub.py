@@ -39,7 +39,7 @@ class DesktopSession:
     """The display and the programs on it."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        """Take `width` and `height`, and where the host chooses them, `programs`, `windows`, `window_s` and `tree`."""
+        """`settings`: `width`, `height`, and optionally `programs`, `windows`, `window_s` and `tree`."""
         width, height = settings["width"], settings["height"]
         self.programs: dict[str, list[str]] = settings.get("programs", PROGRAMS)
         self.expected_windows: dict[str, str] = settings.get("windows", {})
@@ -123,7 +123,7 @@ class DesktopSession:
         )
 
     def windows(self) -> list[dict[str, object]]:
-        """Return the windows of programs, with class, title and size; `active` marks the one with the keyboard."""
+        """Return the windows of programs, with class, title and size; `active` marks the one with keyboard focus."""
         active = self._tool("getactivewindow").stdout.strip()
         windows = []
         for line in self._tool("-lxG", program="wmctrl").stdout.decode("utf-8", "replace").splitlines()[:MAX_WINDOWS]:
@@ -166,10 +166,10 @@ class DesktopSession:
 
 
 class Trees:
-    """The bus of accessibility of this display, and the process that reads trees from it."""
+    """The accessibility bus of this display, and the process that reads trees from it."""
 
     def __init__(self, environment: dict[str, str], start: Callable[[list[str]], None]) -> None:
-        """Start the buses. Programs join them because `environment` is changed."""
+        """Start the buses, and change `environment` so that programs join them."""
         environment["DBUS_SESSION_BUS_ADDRESS"] = f"unix:path={BUS}"
         environment["GTK_MODULES"] = "gail:atk-bridge"  # GTK 2 joins the bus by this; later versions join by themselves
         del environment["NO_AT_BRIDGE"]
@@ -184,7 +184,7 @@ class Trees:
         self._reader = self._begin(deadline)
 
     def look(self) -> list[str]:
-        """Return what is on the screen, a line for each element; one that says so where the programs do not answer."""
+        """Return what is on the screen, one line per element; if programs do not answer, a line that says so."""
         if self._reader.poll() is not None:
             self._reader = self._begin(time.monotonic() + TOOL_S)
         try:
@@ -199,7 +199,7 @@ class Trees:
         return lines
 
     def _begin(self, deadline: float) -> subprocess.Popen[bytes]:
-        """Return the reading process, started until it finds the bus. Raises: RuntimeError."""
+        """Return the reading process; start it again until it finds the bus. Raises: RuntimeError."""
         program = os.path.join(os.path.dirname(__file__), "tree.py")
         while time.monotonic() < deadline:
             self._reader = subprocess.Popen(

@@ -9,7 +9,7 @@ HEADER_WORDS = 25
 
 
 def read_screen(path: str) -> tuple[int, int, bytes]:
-    """Width, height and RGB bytes of a frame buffer file. Raises: ValueError where it is none of 32 bits a pixel."""
+    """Return width, height and RGB bytes of a frame buffer file. Raises: ValueError unless it has 32 bits per pixel."""
     with open(path, "rb") as file:
         raw = file.read()
     if len(raw) < 4 * HEADER_WORDS:

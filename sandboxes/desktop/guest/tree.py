@@ -1,6 +1,6 @@
-"""The accessibility trees of all programs on the display, by AT-SPI. Run by a Python that has `gi`, with JSON lines.
+"""The accessibility trees of all programs on the display, by AT-SPI. Runs on a Python that has `gi`; speaks JSON lines.
 
-It prints one line when it has found the bus of accessibility, then for each line that it reads what is on the screen.
+It prints one line when it has found the accessibility bus, then the screen's contents for each line that it reads.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 MAX_NODES, MAX_LINES, MAX_TEXT, MAX_S, CALL_MS = 3_000, 400, 200, 4.0, 1_000
-DUMB = {"filler", "panel", "separator", "unknown", "redundant object"}  # roles that are shown only with a name
+DUMB = {"filler", "panel", "separator", "unknown", "redundant object"}  # roles that are shown only if they have a name
 STATES = ("FOCUSED", "CHECKED", "SELECTED", "EXPANDED")
 
 
@@ -20,13 +20,13 @@ class TreeWalk:
     """One look at the trees, within the limits."""
 
     def __init__(self, atspi: Any, failure: type[Exception]) -> None:
-        """Take the module Atspi, and what its calls raise."""
+        """`atspi`: the module Atspi. `failure`: the error that its calls raise."""
         self._atspi, self._failure = atspi, failure
         self.lines: list[str] = []
         self._left, self._deadline = MAX_NODES, time.monotonic() + MAX_S
 
     def visit(self, node: Any, depth: int) -> None:
-        """Add the lines of a node and of what is below it, as far as it is on the screen."""
+        """Add the lines of a node and its descendants, as far as they are on the screen."""
         if node is None or not self._left or len(self.lines) >= MAX_LINES or time.monotonic() > self._deadline:
             return
         self._left -= 1
