@@ -95,9 +95,7 @@ def _link(source: str, target: str) -> None:
 
 
 def _position(root: Path, path: str) -> Path:
-    """Return the host path of a path in an image, and make its folder. Raises: TaskError if links lead out of the
-    image.
-    """
+    """Return the host path of a path in an image, and make its folder. Raises: TaskError if links lead out of it."""
     position = root / path[1:]
     if not position.parent.resolve().is_relative_to(root.resolve()):
         raise TaskError(f"In the base image, links of {path} lead out of the image")

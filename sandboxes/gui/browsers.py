@@ -29,7 +29,7 @@ _NAMES = (
 )
 """The headless shell comes first: the same engine without windows, at about a third of the processor time."""
 _FOLDER = Path("/usr/lib/chromium")
-"""Debian's `/usr/bin/chromium*` read settings of the host and start a binary here. A sandbox starts it directly."""
+"""Debian's `/usr/bin/chromium*` read the host's settings, then start a binary here. A sandbox starts it directly."""
 
 
 class Browser:

@@ -1,4 +1,4 @@
-"""`agentgym/web-v2`: everything that a person does with a browser, in thirteen tools that share one way to point."""
+"""`agentgym/web-v2`: everything that a person does with a browser, in thirteen tools with one way to name targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`agentgym/web-v1` and `agentgym/web-form-v1`: web pages in Chromium, and the tools that read them and act on them."""
+"""`agentgym/web-v1` and `agentgym/web-form-v1`: web pages in Chromium, with tools that read them and act on them."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ from .parameters import APPS, WebParameters
 
 SYSTEM = "Act on the page by [numbers] or names of its elements. To end the task, or to tell what was asked, answer."
 CALL_S, TOOL_S, SET_UP_S = 180.0, 200.0, 600.0
-"""Timeouts in seconds: of a request, of a tool, and of the start of the task's own application. The guest bounds each
-page and each command; these timeouts also allow for a busy host, and for other episodes that are set up first."""
+"""Timeouts in seconds: of a request, of a tool, and of the start of the task's own application. The guest limits each
+page and each command; these timeouts also allow for a busy host and for other episodes set up first.
+"""
 Observation = str | list[Part]
 """What the agent sees after an action: text, or text and pictures."""
 Element = Annotated[int | str, Field(description="Its number, or its name if no other has it.")]
@@ -64,13 +65,13 @@ Key = Literal[
 
 
 class PageCrashed(SandboxDied):
-    """The page's process has ended: an act of the agent crashed it, or the machine killed it."""
+    """The page's process has ended: an action of the agent crashed it, or the machine killed it."""
 
 
 class WebPages(Environment):
     """Base of the web environments: pages in Chromium, without tools. Not isolated: one browser serves many episodes.
 
-    Each episode has its own browser context and page server, and can reach nothing else. Chromium's own sandbox is
+    Each episode has its own browser context and site, and can reach nothing else. Chromium's own sandbox is
     switched off, because it cannot be nested in ours. Task parameters: see `WebParameters`.
 
     Args:
@@ -79,7 +80,7 @@ class WebPages(Environment):
         max_chars: the most characters shown of the tree, and of the text.
     """
 
-    public_truth = ("effects",)  # the prompt already says what is to be done
+    public_truth = ("effects",)  # the prompt already says what effects are wanted
     sandbox = SandboxSpec(
         memory_mib=4096, processes=800, disk_mib=768, open_files=8192, cpu_cores=2.0, environment=(("TZ", "UTC"),)
     )
@@ -105,7 +106,9 @@ class WebPages(Environment):
         self._crashes: set[int] = set()  # indices of the actions that crashed the page
         self._over = False
         self._key = ""
-        self._steps: Sequence[int] = ()  # in an application with steps: the taken, right and total steps
+        self._steps: Sequence[
+            int
+        ] = ()  # for an application with steps: how many were taken, how many of them rightly, and how many there are
 
     @classmethod
     def unavailable_reason(cls) -> str:
@@ -119,7 +122,7 @@ class WebPages(Environment):
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Open the task's first page in a fresh browser context.
 
-        Raises: TaskError if there is no such site or page, or if an application of the task's own does not start.
+        Raises: TaskError if there is no such site or page, or if the task's own application does not start.
         """
         parameters = WebParameters.of(task)
         archives = await asyncio.to_thread(parameters.archives)
@@ -155,14 +158,14 @@ class WebPages(Environment):
         return self._key
 
     async def checkpoint(self) -> Checkpoint | None:
-        """Return the actions so far and the resulting state key. Pages without a clock depend on the actions alone."""
+        """Return the actions so far and the resulting state key. Pages that read no clock depend only on the actions."""
         return Checkpoint({"done": [list(action) for action in self._actions], "key": self._key})
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
-        """Repeat the actions. Raises: SandboxDied if a bundled application is then in another state than it was."""
+        """Repeat the actions. Raises: SandboxDied if a bundled application then has another state."""
         await self.reset(task, seed=seed)
         for action, *arguments in checkpoint.data["done"]:
-            with suppress(ToolError):  # the action was refused in the original episode, too
+            with suppress(ToolError):  # the action was refused in the original episode too
                 await self._act(action, *arguments)
         expected_key = checkpoint.data["key"]
         if task.parameters["site"] in APPS and self._key != expected_key:
@@ -190,7 +193,7 @@ class WebPages(Environment):
     # ---- for scripted players and tests ----------------------------------------------------------------------------
 
     async def boxes(self) -> list[list[Any]]:
-        """Return number, role, line and box (left, top, right, bottom, in pixels) of every element that is laid out."""
+        """Return number, role, line and box (left, top, right, bottom, in pixels) of every element with a layout."""
         elements: list[list[Any]] = await self._ask({"do": "boxes"})
         return elements
 
@@ -220,7 +223,7 @@ class WebPages(Environment):
             await self._repeat_actions(error)
             try:
                 observed = await self._ask(act)
-            except PageCrashed:  # the second crash in the same place: the action causes it
+            except PageCrashed:  # the action crashed the page a second time, so it is the cause
                 observed = await self._recover(len(self._actions) - 1)
         self._key, self._steps = observed["key"], observed["steps"] or ()
         if observed["over"]:
@@ -229,11 +232,11 @@ class WebPages(Environment):
         return self._render(observed)
 
     async def _repeat_actions(self, crash: PageCrashed) -> None:
-        """Begin anew and repeat all actions but the last, during which the page crashed.
+        """Begin anew, and repeat all actions except the last, during which the page crashed.
 
         A crash that the machine caused, for example because it ran out of memory, does not happen a second time.
 
-        Raises: SandboxDied if the page crashes earlier than it did, or a bundled application has another state.
+        Raises: SandboxDied if the page now crashes earlier, or a bundled application has another state.
         """
         state_key = self._key
         observed = await self._ask({"do": "begin", **self._begin})
@@ -250,12 +253,12 @@ class WebPages(Environment):
             raise SandboxDied("The page crashed, and after the same actions it is not as it was before.") from crash
 
     async def _recover(self, index: int) -> Any:
-        """Go on after an action that crashes the page. Returns: the observation."""
+        """Continue after an action that crashes the page. Returns: the observation."""
         self._crashes.add(index)
         return {**await self._ask({"do": "recover"}), "crashed": True}
 
     async def _end(self) -> str:
-        """End the task. Returns: its end state, in the form that the reward reads."""
+        """End the task. Returns: its end state, as the reward reads it."""
         try:
             outcome = await self._ask({"do": "outcome"})
         except PageCrashed:
@@ -270,7 +273,7 @@ class WebPages(Environment):
         return [TextPart(text), *pictures] if pictures else text
 
     async def _ask(self, request: dict[str, Any]) -> Any:
-        """Send one request to the guest. It continues if the call is cancelled, and the next one waits for it."""
+        """Send a request to the guest. If this call is cancelled, the next request waits until the guest has answered."""
         if self._channel is None:
             raise SandboxError("The web environment was used before reset. Call reset first.")
         if self._running is not None and not self._running.done():
@@ -322,7 +325,7 @@ class WebForm(WebPages):
 class Web(WebForm):
     """Web pages in Chromium, in a sandbox without a network. Not isolated: episodes of one browser share its processes.
 
-    `WebForm` with all that can be done to a page: by coordinates, with keys, the wheel and the pointer, over tabs.
+    `WebForm` with every further action on pages: coordinates, keys, the wheel, the pointer, tabs.
     """
 
     task_set = "web/apps-v1"

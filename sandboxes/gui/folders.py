@@ -12,7 +12,7 @@ from pathlib import Path
 from agentgym import TaskError
 
 _MAX_ARCHIVE = 64 * 2**20
-_CACHED = 64  # archives in memory: a task set may have a folder per task
+_CACHED = 64  # how many archives stay in memory: a task set may have one folder per task
 _LINK = (stat.S_IFLNK | 0o777) << 16
 
 
@@ -20,7 +20,7 @@ def folder_archive(folder: str, *, left_out: str = "", links: bool = False) -> b
     """Pack a folder as a zip, with empty folders and file modes. Packs again only when a file has changed.
 
     Args:
-        left_out: prefix of names to leave out, such as "flight/".
+        left_out: files whose path begins with this are left out, for example "flight/".
         links: keep symbolic links that lead into the folder. Other links to files are always followed; links to
             folders elsewhere are left out.
     Raises: TaskError if the folder does not exist or is too large.

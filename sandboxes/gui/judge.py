@@ -21,19 +21,19 @@ line: an observation begins with a line about the page, and a refusal with our o
 
 
 class WebReward(Reward):
-    """Outcome components `success`, `effects_right` (the share of the expected effects that happened) and, where the
-    page itself gives a reward, `page_reward`; only `success` counts.
+    """Outcome components `success`, `effects_right` (the share of the expected effects that happened) and, if the page
+    gives a reward, `page_reward`; only `success` counts.
 
     Everything that `truth` names must be right: `effects`, exactly the changes, as data or as JSON; `answer`, compared
-    as `agentgym.reward.same_answer` does; `url`, the end of the address at which the episode ends; `downloads`, text
-    (or `sha256:` and the hash) by name. Or `page`, true if the page's own reward decides: above 0 is a success. An
-    episode that never ended the task has failed.
+    as by `agentgym.reward.same_answer`; `url`, the end of the last address; `downloads`, text (or `sha256:` and the
+    hash) by name. Or `page`, true if the page's own reward decides: above 0 is a success. An episode that never ended
+    the task has failed.
     """
 
     weights: Mapping[str, float] = {"effects_right": 0.0, "page_reward": 0.0}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Judge a finished episode. Raises: JudgeError if the truth holds nothing to judge by."""
+        """Judge a finished episode. Raises: JudgeError if the truth has nothing to judge by."""
         truth = episode.task.truth
         _check_truth(episode.task.id, episode.task.parameters, truth)
         end_state, answer = self._end_state(episode)
@@ -82,7 +82,7 @@ def _parse_end_state(result: Result) -> Mapping[str, Any] | None:
 
 
 def _end_state(data: dict[str, Any]) -> Mapping[str, Any]:
-    """Parse the page's end state. Raises: ValueError, TypeError, AttributeError for any other text."""
+    """Parse a page's end state. Raises: ValueError, TypeError, AttributeError for any other text."""
     page_reward = float(data.get("page_reward") or 0.0)
     if not math.isfinite(page_reward):
         raise ValueError("the page's reward must be a finite number")

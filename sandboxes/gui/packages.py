@@ -1,4 +1,4 @@
-"""Archive installed Python packages for applications that run in the browser's sandbox."""
+"""Packs installed Python packages for applications that run in the browser's sandbox."""
 
 from __future__ import annotations
 

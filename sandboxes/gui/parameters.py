@@ -29,7 +29,7 @@ _HOSTS = {"folder": "pages.test", "server": "app.test"}
 _WITH_HOST = re.compile(r"(\w+:)?//")
 _SERVER_ONLY = {"command", "setup", "packages", "start_s"}
 _LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-# a last label made of digits would mean an address
+# a name whose last label is digits would be an address
 _HOST = re.compile(rf"(?=.{{1,253}}$)(?:{_LABEL}\.)*(?!\d+$){_LABEL}")
 
 
@@ -41,15 +41,15 @@ class WebParameters:
         site: a bundled application (`shop`, `mail`, `forum`, `calendar`, `form`, `cards` or `wizard`), `miniwob`,
             `folder`, or `server`, an application of your own.
         data: initial data of an application: a mapping, or the name of a JSON asset, which is given `seed`. For
-            `server` it is optional, and lies in its folder as `data.json`.
-        page: for `miniwob` the name of the task; for `folder` and `server` the path of the first page.
+            `server` it is optional, and written to its folder as `data.json`.
+        page: for `miniwob` the task's name; for `folder` and `server` the path of the first page.
         folder: the folder with the pages or the application, for `folder`, `server` and (optional) `miniwob`; for the
             first two also the name of an asset that is a zip of such a folder.
-        seed: the seed for MiniWoB++ or the asset.
-        command: for `server` the command that starts it in its folder; `{port}`, and $PORT, is where it must listen.
+        seed: the seed of MiniWoB++ or of the asset.
+        command: for `server` the command that starts it in its folder; it must listen on `{port}`, also in $PORT.
         setup: for `server` a command that is run once in the folder, before any episode begins with a copy of it.
         state: for `server` a command that prints the state as a JSON object; the effects are the entries that changed.
-            For `folder` a script that returns the effects, as an object, in the page on which the episode ends.
+            For `folder` a script that returns the effects as an object; it runs in the last page.
         packages: for `server` the installed Python packages that it needs.
         start_s: for `server` how long it may take to start, in seconds.
         host: for `folder` and `server` the host name of the pages. Browsers treat names below `.localhost` as secure.
@@ -137,7 +137,7 @@ class WebParameters:
         if self.site in APPS:
             return ()
         if self.site == "miniwob":
-            pages = folder_archive(str(miniwob_folder(self.folder)), left_out="flight/")  # no task uses it
+            pages = folder_archive(str(miniwob_folder(self.folder)), left_out="flight/")  # no task uses these files
         else:
             pages = _asset_or_folder(self.folder, links=self.site == "server")
         if self.site == "server":

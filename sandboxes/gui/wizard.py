@@ -15,10 +15,10 @@ from .judge import WebReward, parse_effects, same_value
 class WebWizard(WebPages):
     """A form of many steps in Chromium, with one tool. Not isolated: episodes of one browser share its processes.
 
-    The agent sees the text of the page as one line, such as `City Oslo: Lima Oslo Rome`, and a call fills in its field,
-    which may be a text field, a list or a group of buttons, by keys and clicks, and sends the form. Whichever of the
-    values it enters, the next page follows. After the last page the episode ends. Task parameters: those of
-    `WebParameters` with the site `wizard`.
+    The agent sees the page's text as one line, such as `City Oslo: Lima Oslo Rome`. A call fills in the page's field (a
+    text field, a list or a group of buttons) by keys and clicks, and sends the form. Whichever of the values it enters,
+    the next page follows. After the last page the episode ends. Task parameters: those of `WebParameters` with the site
+    `wizard`.
     """
 
     reward = "web_steps"
@@ -58,16 +58,16 @@ class WebWizard(WebPages):
 
 
 class WebStepsReward(WebReward):
-    """Outcome components `success`, 1 only if every step was taken rightly, and `progress`, the share that was.
+    """Outcome components `success`, 1 only if every step was right, and `progress`, the share of right steps.
 
-    An episode is judged by the state of the pages at its end; if it was cut before, by the values that it entered.
+    An episode is judged by the pages' state at its end; if it was truncated, by the values that it entered.
     `truth`: `effects`, the right value of every step by its number from 1 on, as data or as JSON.
     """
 
     weights: Mapping[str, float] = {"progress": 0.0}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Judge a finished episode. Raises: JudgeError if the truth holds nothing to judge by."""
+        """Judge a finished episode. Raises: JudgeError if the truth has nothing to judge by."""
         components = super().outcome(episode)
         progress = components.get("effects_right", 0.0)
         if self._end_state(episode)[0] is None:

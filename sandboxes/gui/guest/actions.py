@@ -1,4 +1,4 @@
-"""What the agent can do to one tab. Each method is an action, by its name."""
+"""What the agent can do in a tab. Each method is the action of its name."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ class Actions:
         return self.press("Enter")
 
     def scroll(self, direction: str, element: int | str = 0) -> None:
-        """Scroll the page, or what holds an element, by most of its size.
+        """Scroll the page, or the container of an element, by most of its size.
 
-        Where more is in view than fits into an observation, the rest of that is shown first.
+        If the view has more than fits into an observation, the rest of the view is shown first.
         """
         if element:
             self._elements.on(element, scripts.SCROLL_IN, direction)
@@ -111,7 +111,7 @@ class Actions:
 
 
 class OpenTab:
-    """A tab with its elements and what can be done to it."""
+    """A tab with its elements and actions."""
 
     def __init__(self, tab: Tab) -> None:
         self.tab, self.elements = tab, Elements(tab)

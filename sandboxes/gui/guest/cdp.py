@@ -32,7 +32,7 @@ FLAGS = (
     "--disable-extensions",
     "--disable-breakpad",
     "--disable-crash-reporter",
-    "--disable-smooth-scrolling",  # a page scrolls at once, also by its keys and where its style says `smooth`
+    "--disable-smooth-scrolling",  # pages scroll at once, also by keys, and also if their style says `smooth`
     "--hide-scrollbars",
     "--mute-audio",
     "--no-default-browser-check",
@@ -56,9 +56,9 @@ FLAGS = (
     "IsolateOrigins,site-per-process,IsolateSandboxedIframes",
     "--disable-site-isolation-trials",
 )
-"""`--no-sandbox`: Chromium's own sandbox cannot be nested in ours. The proxy of the browser itself leads nowhere.
+"""`--no-sandbox`: Chromium's own sandbox cannot be nested in ours. The browser's own proxy leads nowhere.
 
-A page and its frames share a process, so that one session sees them all; each episode still has processes of its own.
+A page and its frames share a process, so that one session sees them all; each episode still has its own processes.
 """
 _CHUNK, _NOTHING, _DIALOG = 1 << 18, object(), object()
 _IGNORED = tuple(
@@ -69,8 +69,8 @@ _IGNORED = tuple(
         *(b"Network.requestWillBeSentExtraInfo", b"Network.responseReceivedExtraInfo", b"Network.resourceChanged"),
     )
 )
-"""Events that nobody listens to, and that a page can make as many and as long as it likes."""
-Answers = queue.SimpleQueue[Any]  # the answer to one command; None once its page is gone
+"""Events that have no listener, and that a page could send in any number and length."""
+Answers = queue.SimpleQueue[Any]  # the answer to one command; None once its page has gone
 Posted = tuple[int, Answers]
 Listener = Callable[[str, dict[str, Any]], object]
 
@@ -80,7 +80,7 @@ class Refused(Exception):
 
 
 class Late(Exception):
-    """The browser did not answer in time: the page is busy."""
+    """The browser did not answer in time, because the page is busy."""
 
 
 class Crashed(Exception):
@@ -88,7 +88,7 @@ class Crashed(Exception):
 
 
 class DialogOpened(Exception):
-    """The page opened a dialog that waits for an answer; until then it answers nothing."""
+    """The page opened a dialog that waits for an answer; until then the page answers no command."""
 
 
 class ChromiumProcess:
@@ -99,7 +99,7 @@ class ChromiumProcess:
 
         Args:
             program: path of the binary.
-            folder: for its profile and its log.
+            folder: holds its profile and its log.
         """
         read_end, self._commands = os.pipe()
         self._replies, write_end = os.pipe()
@@ -128,7 +128,7 @@ class ChromiumProcess:
                 env=environment,
             )
         for end in (read_end, write_end, chromium_in, chromium_out):
-            os.close(end)  # only the browser holds them now, so they are closed when it ends
+            os.close(end)  # only the browser still holds them, so they are closed when it ends
         self._numbers = itertools.count(1)
         self._waiting: dict[int, tuple[str | None, Answers]] = {}
         self._listeners: dict[str | None, Listener] = {}
@@ -139,7 +139,7 @@ class ChromiumProcess:
     def listen(self, session: str | None, listener: Listener) -> None:
         """Call `listener(method, params)` for every event of a session; None is the browser itself.
 
-        It is called on the reading thread and must not wait for the browser.
+        The listener runs on the reading thread, and must not wait for the browser.
         """
         self._listeners[session] = listener
 
@@ -163,8 +163,8 @@ class ChromiumProcess:
     def result(self, posted: Posted, timeout_s: float) -> Any:
         """Wait for the answer to a command. Raises: Late, Refused, Crashed, DialogOpened.
 
-        On a busy host the wait is longer than `timeout_s`, up to a minute: it lasts until a page process has had the
-        processor for a quarter of that time.
+        On a busy host the wait is longer than `timeout_s`, up to a minute: it lasts until a page process has used
+        processor time of a quarter of `timeout_s`.
         """
         number, answers = posted
         began, half_s = time.monotonic(), max(timeout_s / 2, 0.001)
@@ -205,7 +205,7 @@ class ChromiumProcess:
                 answers.put(answer)
 
     def _read(self) -> None:
-        pieces: list[bytes] = []  # pieces of the message that has begun; joined once, because it may be long
+        pieces: list[bytes] = []  # pieces of an incomplete message; joined only once, because a message may be long
         while True:
             chunk = os.read(self._replies, _CHUNK)
             if not chunk:
@@ -230,7 +230,7 @@ class ChromiumProcess:
 
 
 def _next(answers: Answers, timeout_s: float) -> Any:
-    """Return the next item of a queue; `_NOTHING` if there is none in time."""
+    """Return the next item of a queue; `_NOTHING` if none comes in time."""
     try:
         return answers.get(timeout=timeout_s)
     except queue.Empty:

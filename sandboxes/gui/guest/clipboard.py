@@ -1,7 +1,7 @@
-"""A clipboard for each episode. Chromium has one for all its browser contexts, so pages never get to touch that one.
+"""A clipboard for each episode. Chromium has one for all its browser contexts, which pages must never use.
 
-`IN_FRAMES` runs in an isolated execution context of every frame. It takes over each copy, cut and paste before Chromium
-does, and tells the episode by a binding that the page cannot see.
+`IN_FRAMES` runs in an isolated execution context of every frame. It handles each copy, cut and paste before Chromium
+does, and tells the episode through a binding that the page cannot see.
 """
 
 from __future__ import annotations
@@ -81,17 +81,17 @@ IN_PAGES = """(() => {
   };
   Object.defineProperty(Navigator.prototype, 'clipboard', {get: () => clipboard, configurable: true});
 })()"""
-"""`navigator.clipboard` of the pages: text only, without asking for a permission."""
+"""The pages' `navigator.clipboard`: text only, without asking for permission."""
 
 
 class Clipboard:
-    """The text, and the HTML if there was some, that an episode copied last."""
+    """The text, and the HTML if any, that an episode copied last."""
 
     def __init__(self) -> None:
         self._text, self._html = "", ""
 
     def on_message(self, payload: str) -> str | None:
-        """Take a message of a frame. Returns: the script that answers it there, if it needs an answer."""
+        """Handle a message of a frame. Returns: the script that answers it in the frame, if it needs an answer."""
         message = json.loads(payload)
         if "copy" in message:
             self._text, self._html = (str(part)[:_MAX_TEXT] for part in message["copy"])

@@ -1,4 +1,4 @@
-"""What a tab shows: its elements as numbered lines, and how an element is found by its number or its name."""
+"""What a tab shows: its elements as numbered lines. Finds an element by its number or name."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from .cdp import Refused
 from .tab import NotPossible, Tab
 
 LONG = 1_500
-"""A page of more elements than this is long: only what lies in the view is read."""
+"""A page with more elements than this is long: only the part in view is read."""
 _MAX_DIGITS, _MAX_PIECES = 9, 400
 Line = tuple[int, int, str, str]  # number, depth, role, text
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 class Elements:
-    """The elements of a tab and their numbers. An element keeps its number until the page is left."""
+    """The elements of a tab and their numbers. Elements keep their numbers until the page is left."""
 
     lines: list[Line]
-    before: int  # how many of the lines read are left out before those shown, and how many after them
+    before: int  # how many of the lines that were read come before the lines shown, and how many after them
     after: int
     is_long: bool
     _numbers: dict[int, int]
     _nodes: dict[int, int]
     _frames: dict[int, str]  # the frame of each element of an inner frame, by the element's number
     _named: dict[str, list[tuple[int, str]]]
-    _pages: list[int]  # for each page of lines up to the current one, its first line
+    _pages: list[int]  # the first line of each page of lines, up to the current one
     _pieces_text: list[str]
 
     def __init__(self, tab: Tab) -> None:
         self._tab, self._shows = tab, 0
         self._numbers, self._nodes, self._frames, self._named = {}, {}, {}, {}
         self.lines, self.before, self.after, self._pages = [], 0, 0, [0]
-        # for a page with too many lines, the number of its elements; it is not read whole again
+        # number of elements of a page with too many lines, which is not read whole again
         self._long_count = LONG
         self.title, self.is_long, self._pieces_text = "", False, []
 
@@ -43,13 +43,13 @@ class Elements:
         """Read the page.
 
         Args:
-            max_chars: a page with more characters than this, in lines or (`with_text`) in text, is long, and is read
-                only where it is in view.
+            max_chars: a page with more characters than this, in its lines or (`with_text`) in its text, is long, and
+                only the part in view is read.
         """
         for attempt in range(3):
             try:
                 return self._look(max_chars, with_text)
-            except Refused:  # between two pages
+            except Refused:  # the page is changing
                 if attempt == 2:
                     raise
                 self._tab.settle()
@@ -74,7 +74,7 @@ class Elements:
         self._cut_to(max_chars)
 
     def _cut_to(self, max_chars: int) -> None:
-        """Keep the lines from the current page of them on, as many as fit."""
+        """Keep as many lines as fit, from the first line of the current page of lines."""
         begin = min(self._pages[-1], max(len(self.lines) - 1, 0))
         used, end = 0, begin
         while end < len(self.lines) and (end == begin or used + length_of(self.lines[end]) <= max_chars):
@@ -84,7 +84,7 @@ class Elements:
         self.lines = self.lines[begin:end]
 
     def turn_page(self, forward: bool) -> bool:
-        """Show the lines that were left out after those shown, or before them. Returns: whether there are any."""
+        """Show the lines that follow the ones shown, or the ones before them. Returns: whether there are any."""
         if forward and self.after:
             self._pages.append(self.before + len(self.lines))
         elif not forward and len(self._pages) > 1:
@@ -95,7 +95,7 @@ class Elements:
         return True
 
     def _owned_frames(self) -> list[tuple[str, str, int]]:
-        """Id, parent's id and owner element (as backend node id) of the inner frames, the outer before the inner."""
+        """Return id, parent's id and owner element (as backend node id) of the inner frames, outer frames first."""
         frames = [(frame, parent) for frame, parent in self._tab.inner_frames()]
         posted = [self._tab.post("DOM.getFrameOwner", {"frameId": frame}) for frame, _ in frames]
         owned = []
@@ -135,7 +135,7 @@ class Elements:
         return self._pieces(self._tab.main, places[self._tab.main], inside)
 
     def _pieces(self, frame: str, view: Box, inside: dict[int, list[tree.TreeLine]]) -> list[tree.TreeLine]:
-        """Return the lines of the pieces of a frame that are in view, a box in the frame's own pixels."""
+        """Return the lines of the pieces of a frame that are in `view`, a box in the frame's own pixels."""
         tab, context = self._tab, self._tab.isolated_context(frame)
         left, top, right, bottom = view
         if right <= left or bottom <= top:
@@ -159,7 +159,7 @@ class Elements:
                 nodes = tab.result(command)["nodes"]
             except Refused:  # it is gone
                 continue
-            if text is not None and nodes:  # of a long text, only this part is in view
+            if text is not None and nodes:  # only this part of a long text is in view
                 nodes[0]["name"] = {"value": text}
             piece_lines = self._lines_of(frame, nodes if complete else nodes[:1], inside)
             lines += [(depth + line[0], *line[1:]) for line in piece_lines]
@@ -188,9 +188,7 @@ class Elements:
             self._named.setdefault(name, []).append((self._numbers[backend], role))
 
     def text(self) -> str:
-        """Return the visible text of the page, or of what is in view of a long page; the text of its frames
-        comes last.
-        """
+        """Return the visible text of the page (of a long page, the part in view); the text of its frames comes last."""
         tab = self._tab
         if self.is_long:
             return "\n".join(text for text in reversed(self._pieces_text) if text)  # the main frame was read last
@@ -226,7 +224,7 @@ class Elements:
         return self._frames.get(backend, self._tab.main)
 
     def _number(self, name: str) -> int:
-        """Return the number of the element with a name; digits are taken as a number.
+        """Return the number of the element with a name; a name of digits is the number itself.
 
         Interactive elements come first, because the heading above a button may have the same name.
         """
@@ -245,7 +243,7 @@ class Elements:
         return numbers[0]
 
     def on(self, element: int | str, function: str, *arguments: Any) -> Any:
-        """Call one of our functions on an element, in the isolated execution context. Raises: NotPossible."""
+        """Call one of our JavaScript functions on an element, in the isolated execution context. Raises: as `node`."""
         number, backend = self.node(element)
         try:
             return self.on_node(self.frame_of(backend), backend, function, *arguments)
@@ -253,7 +251,7 @@ class Elements:
             raise NotPossible(f"The element [{number}] is no longer on the page.") from error
 
     def on_node(self, frame: str, backend: int, function: str, *arguments: Any) -> Any:
-        """Call one of our functions on a node of a frame. Raises: Refused if it is gone."""
+        """Call one of our JavaScript functions on a node of a frame. Raises: Refused if the node is gone."""
         tab = self._tab
         resolved = tab.call(
             "DOM.resolveNode", {"backendNodeId": backend, "executionContextId": tab.isolated_context(frame)}
@@ -270,7 +268,7 @@ class Elements:
         return answer.get("result", {}).get("value")
 
     def content_box(self, backend: int) -> Box | None:
-        """Where the content of an element lies in the view, in pixels; None if it has no place."""
+        """Return the box of an element's content in the view, in pixels; None if it has none."""
         try:
             quad = self._tab.call("DOM.getBoxModel", {"backendNodeId": backend})["model"]["content"]
         except Refused:
@@ -279,12 +277,12 @@ class Elements:
 
 
 def length_of(line: Line) -> int:
-    """Return the most characters that a line takes when it is shown."""
+    """Return the largest number of characters that a line takes when shown."""
     return min(len(line[3]), tree.MAX_LINE) + min(line[1], 8) + len(str(line[0])) + 4
 
 
 def _shared(first: Box, second: Box) -> Box:
-    """Return what two boxes have in common; without any area if they are apart."""
+    """Return the intersection of two boxes; without area if they do not overlap."""
     return max(first[0], second[0]), max(first[1], second[1]), min(first[2], second[2]), min(first[3], second[3])
 
 

@@ -35,7 +35,7 @@ class BrowserEpisode:
     _pages: list[OpenTab]
     _opened_targets: list[str]
     _gone_targets: set[str]
-    _look: dict[str, Any]  # how the agent sees: `views`, `max_chars`, and `ask` for dialogs that wait
+    _look: dict[str, Any]  # how the agent sees: `views`, `max_chars`, and `ask`, whether dialogs wait
 
     def __init__(self, browser: ChromiumProcess, server: PageServer) -> None:
         self._browser, self._server = browser, server
@@ -44,7 +44,7 @@ class BrowserEpisode:
         self._lock, self._clipboard, self._last = threading.Lock(), Clipboard(), ("", "", "")
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the reply to a request: `ok`; `refused`, a message for the agent; `crashed`, a page has; or `died`."""
+        """Return the reply to a request: `ok`; `refused`, a message for the agent; `crashed`, for a page; or `died`."""
         try:
             return {"ok": getattr(self, "do_" + request.pop("do"))(**request)}
         except NotPossible as error:
@@ -61,7 +61,7 @@ class BrowserEpisode:
             return {"died": f"{type(error).__name__}: {error} {traceback.format_exc()[-400:]}"}
 
     def pause(self, request: dict[str, Any]) -> None:
-        """Sleep if the action is `wait`. Separate from `answer`, because it needs no processor."""
+        """Sleep if the action is `wait`. This is separate from `answer` because it needs no processor."""
         time.sleep(_waited_s(request.get("action", ""), request.get("arguments", [])))
 
     # ---- operations ------------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class BrowserEpisode:
         Args:
             look: `views` and `max_chars` of observations, and `ask`, whether dialogs wait for an answer.
             files: what the agent may upload, in base64 by name.
-        Returns: the observation, and the site's own text of the task, if any.
+        Returns: the observation, and the task's text from the site, if any.
         """
         self.close()
         self._site, self._look, self._clipboard = site, look, Clipboard()
@@ -118,7 +118,7 @@ class BrowserEpisode:
         return self._observe()
 
     def do_recover(self) -> dict[str, Any]:
-        """Open the address of the current page, which has crashed, in a new tab, or an empty one if that crashes too.
+        """Open the crashed page's address in a new tab; if that crashes too, open an empty tab.
 
         Returns: the observation.
         """
@@ -132,9 +132,9 @@ class BrowserEpisode:
         return self._observe()
 
     def do_outcome(self) -> dict[str, Any]:
-        """Return the end state: what the site says, and the files that were downloaded.
+        """Return the end state: that of the site, and the downloaded files.
 
-        Where the site's hook or script for its state fails, `failed` says how.
+        If the site's hook or script for its state fails, `failed` says how.
         """
         tab = self._tab
         while tab.asking is not None:
@@ -190,7 +190,7 @@ class BrowserEpisode:
             page.tab.answer_dialog(*arguments)
         elif action == "upload":
             self._upload(page, *arguments)
-        elif action != "wait":  # `pause` has slept
+        elif action != "wait":  # `pause` has slept already
             raise NotPossible(f"There is no action {action!r}.")
 
     def _go_to(self, address: str) -> None:
@@ -268,7 +268,7 @@ class BrowserEpisode:
         self._pages.append(OpenTab(tab))
 
     def _forget(self, page: OpenTab) -> None:
-        """Close a page and take it out of the tabs; the one before it becomes current if it was."""
+        """Close a page and remove it from the tabs. If it was current, the tab before it becomes current."""
         index = self._pages.index(page)
         self._pages.remove(page)
         if 0 < self._current >= index:
@@ -281,7 +281,7 @@ class BrowserEpisode:
         self._browser.call("Target.activateTarget", {"targetId": self._tab.target})
 
     def _on_target_change(self, target: str, gone: bool) -> None:
-        """Note that a page was opened or closed. Runs on the reading thread."""
+        """Record that a page was opened or closed. Runs on the reading thread."""
         with self._lock:
             if not gone:
                 self._opened_targets.append(target)
@@ -294,17 +294,17 @@ class BrowserEpisode:
                 page.tab.mark_crashed()
 
     def _on_download(self, frame: str) -> None:
-        """Note that what a frame asked for is a download, not a page that will come. Runs on the reading thread."""
+        """Record that a frame's request is a download, so no page will come. Runs on the reading thread."""
         for page in list(self._pages):
             page.tab.end_navigation(frame)
 
     def _gone(self) -> set[str]:
-        """Return the targets that have been closed, as by a script of the page."""
+        """Return the targets that have been closed, for example by a page's script."""
         with self._lock:
             return set(self._gone_targets)
 
     def _follow_tabs(self) -> None:
-        """Take over what pages did to the tabs: closed ones go, opened ones come, and the newest becomes current.
+        """Update the tabs: remove closed ones, add opened ones, and make the newest current.
 
         Tabs beyond `MAX_TABS` are closed.
         """
@@ -362,7 +362,7 @@ class BrowserEpisode:
         return {**observed, **seen, "downloads": self._files.news()}
 
     def _seen(self, page: OpenTab, views: list[str]) -> dict[str, Any]:
-        """Return what the agent sees of a page."""
+        """Return a page as the agent sees it."""
         elements, seen = page.elements, dict[str, Any]()
         if "tree" in views:
             seen["lines"] = [[number, depth, text] for number, depth, _, text in elements.lines]
@@ -396,5 +396,5 @@ class BrowserEpisode:
 
 
 def _waited_s(action: str, arguments: list[Any]) -> float:
-    """How long an action waits."""
+    """Return how long an action waits, in seconds."""
     return min(max(float(arguments[0]), 0.0), _MAX_WAIT_S) if action == "wait" else 0.0

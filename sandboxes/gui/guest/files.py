@@ -1,4 +1,4 @@
-"""The files of an episode: those that the agent may upload, and those that it downloads."""
+"""The files of an episode: files that the agent may upload, and files that it has downloaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DOWNLOAD_S = 10.0
 
 
 class Downloads:
-    """What the browser says about the downloads of all episodes, by the id that names each file in its folder."""
+    """The downloads of all episodes, as the browser reports them, by the id that is the file's name in its folder."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -27,7 +27,7 @@ class Downloads:
         self.watchers: set[Callable[[str], object]] = set()
 
     def on_event(self, method: str, params: dict[str, Any]) -> None:
-        """Take an event of the browser. Called on the reading thread."""
+        """Handle an event of the browser. Called on the reading thread."""
         guid = params["guid"]
         if method == "Browser.downloadWillBegin":
             self._names[guid], self._states[guid] = str(params.get("suggestedFilename", "")), "inProgress"
@@ -47,7 +47,7 @@ class EpisodeFiles:
     """The folder of one episode."""
 
     def __init__(self, browser: ChromiumProcess, downloads: Downloads, context: str, files: dict[str, str]) -> None:
-        """Write the files for uploads, and let the browser put downloads of this context into the folder.
+        """Write the files for uploads, and make the browser store this context's downloads in the folder.
 
         Args:
             files: contents in base64, by name.
@@ -71,7 +71,7 @@ class EpisodeFiles:
         )
 
     def paths(self, names: list[str]) -> list[str]:
-        """Where files are. Raises: NotPossible if there is no such file."""
+        """Return the paths of files. Raises: NotPossible for an unknown file."""
         available = [*self._names, *self._arrived]
         for name in names:
             if name not in available:
@@ -81,7 +81,7 @@ class EpisodeFiles:
         return [f"{self._folder}/{name}" for name in names]
 
     def news(self) -> list[list[Any]]:
-        """Name and size in bytes of the files that have arrived since the last call; waits for those on their way."""
+        """Return name and size in bytes of the files that arrived since the last call; wait for running downloads."""
         deadline = time.monotonic() + _DOWNLOAD_S
         news: list[list[Any]] = []
         for entry in os.listdir(self._incoming):
@@ -101,7 +101,7 @@ class EpisodeFiles:
         return news
 
     def downloaded(self) -> dict[str, str]:
-        """Return what was downloaded, by name: the text of a file, or the hash of one that is long or not text."""
+        """Return the downloaded files by name: each file's text, or its hash if it is long or not text."""
         contents = {}
         for name in self._arrived:
             with open(f"{self._folder}/{name}", "rb") as file:
@@ -117,7 +117,7 @@ class EpisodeFiles:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _free_name(self, name: str) -> str:
-        """Return the name, with a number where a file has it already."""
+        """Return the name, with a number if a file already has the name."""
         stem, extension = os.path.splitext(name.replace("/", "_")[:100])
         number, free = 1, f"{stem}{extension}"
         while free in self._names or free in self._arrived or free == "incoming":

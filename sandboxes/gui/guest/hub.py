@@ -26,7 +26,7 @@ FONTS = (
     '<pattern><patelt name="fontformat"><string>Type 1</string></patelt></pattern>'
     "</rejectfont></selectfont></fontconfig>"
 )
-"""Chromium draws no Type 1 fonts: chosen for a weight that no other font has, one made text of no size."""
+"""Excludes Type 1 fonts, which Chromium cannot draw: when it chose one for its weight, the text had no size."""
 
 
 class Hub:
@@ -41,7 +41,7 @@ class Hub:
         self.server = PageServer(self.browser)
         self._archives: dict[str, zipfile.ZipFile] = {}
         slots = 2 * (os.cpu_count() or 1)  # more sites at once would only make the queue longer
-        self._acting, self._beginning = threading.Semaphore(slots), threading.Semaphore(slots)  # a start may take long
+        self._acting, self._beginning = threading.Semaphore(slots), threading.Semaphore(slots)  # starts may be slow
 
     def site(self, description: dict[str, Any]) -> Site:
         """Return the site of an episode, from the host's description of it."""
@@ -72,7 +72,7 @@ class Hub:
                         answer = episode.answer(request)
                     connection.sendall(json.dumps(answer).encode() + b"\n")
         except OSError:
-            pass  # the environment closed the connection while we answered
+            pass  # the environment closed the connection meanwhile
         finally:
             episode.close()
 

@@ -29,7 +29,7 @@ _NAMED = {
     "PrintScreen": (44, ""),
     **{f"F{number}": (111 + number, "") for number in range(1, 13)},
 }
-"""The virtual key code and the text of each key with a name, which is also its `code`."""
+"""Virtual key code and text of each named key; the name is also its `code`."""
 _PUNCTUATION = {
     ";": ("Semicolon", 186, ":"),
     "=": ("Equal", 187, "+"),
@@ -105,13 +105,13 @@ def _strokes(name: str, modifiers: int) -> list[dict[str, Any]]:
     key, code, number, text = _key(name, shifted=bool(modifiers & MODIFIERS["Shift"]))
     described = {"key": key, "code": code, "windowsVirtualKeyCode": number, "modifiers": modifiers}
     if modifiers & ~MODIFIERS["Shift"]:
-        text = ""  # a key combination types no text
+        text = ""  # keys pressed with a modifier type no text
     down = {"type": "keyDown", "text": text, **described} if text else {"type": "rawKeyDown", **described}
     return [down, {"type": "keyUp", **described}]
 
 
 def _key(name: str, *, shifted: bool) -> tuple[str, str, int, str]:
-    """`key`, `code`, virtual key code and text of one key. Raises: UnknownKey."""
+    """Return `key`, `code`, virtual key code and text of a key. Raises: UnknownKey."""
     name = "Space" if name == " " else name
     if name in _NAMED:
         number, text = _NAMED[name]

@@ -1,4 +1,4 @@
-"""A web application that a task brings: its folder, its processes in this sandbox, and the way of requests to it."""
+"""A web application that a task brings: its folder, its processes in this sandbox, and requests to it."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ if TYPE_CHECKING:
 
 APPS_FOLDER = "/tmp/apps"
 SETUP_S, STATE_S, MAX_STATE = 120.0, 55.0, 4 << 20  # three times STATE_S must fit into the host's wait
-PORTS, STARTS = range(15_000, 32_000), 3  # below the ports that a system gives to programs that ask for any port
+PORTS, STARTS = range(15_000, 32_000), 3  # below the ports that the system gives to programs that ask for any free port
 _POLL_S, _ANSWER_S, _CHUNK = 0.05, 120.0, 1 << 16
 _MAX_OUTPUT = 1 << 16  # how much of an application's output is kept, from its end
 _HOP_BY_HOP = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
-_TLS = b"\x16"  # the first byte of TLS; an application has no certificate that the browser would accept
+_TLS = b"\x16"  # the first byte of TLS; the browser would accept no certificate of an application
 _numbers = itertools.count(1)
 _ports = itertools.cycle(random.sample(PORTS, len(PORTS)))
 _preparing = threading.Lock()  # guards `_locks` and `_prepared`
 _locks: dict[str, threading.Lock] = {}
 PREPARED = 16
-"""Prepared folders that are kept besides those in use. A task set may have other data in each task."""
+"""How many prepared folders are kept besides those in use. Each task of a set may have other data."""
 
 
 @dataclass(eq=False, slots=True)
 class Prepared:
-    """A folder that is unpacked and set up, and what its state hook said of it."""
+    """A folder that is unpacked and set up, and the state that its state hook printed."""
 
     folder: str
     state: Any
     used_by: set[OwnApp] = field(default_factory=set)
 
 
-_prepared: dict[str, Prepared] = {}  # by key, the one used last at the end
+_prepared: dict[str, Prepared] = {}  # by key, the most recently used last
 
 
 class SandboxFailed(Exception):
-    """A hook that worked before fails where no agent has acted: the machine is too slow for it, or has no memory."""
+    """A hook that worked before fails although no agent has acted: the machine is too slow, or has no memory left."""
 
 
 class PortTaken(SiteFailed):
@@ -68,18 +68,18 @@ class OwnApp(Site):
     """
 
     def __init__(self, description: Mapping[str, Any], archives: Sequence[zipfile.ZipFile]) -> None:
-        """Take the description that `WebParameters.site_in` makes; `archives`: the folder's, then the packages'."""
+        """`description`: made by `WebParameters.site_in`. `archives`: of the folder, then of the packages."""
         super().__init__(description["host"], description["path"])
         self._description, self._archives = description, archives
         self._process: subprocess.Popen[bytes] | None = None
-        self._output: Output | None = None  # of the process
+        self._output: Output | None = None  # the process's output
         self._prepared = Prepared("", None)
         self._folder, self._port = "", 0
 
     def open(self) -> None:
         """Start the application and wait until it answers. Raises: SiteFailed."""
         key = self._description["key"]
-        with _lock_of(key):  # one episode sets a folder up, and others that use it wait
+        with _lock_of(key):  # one episode sets the folder up; others that use it wait
             with _preparing:
                 prepared = _prepared.get(key)
                 if prepared is not None:
@@ -112,13 +112,13 @@ class OwnApp(Site):
     def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
         outcome: dict[str, Any] = {"url": url}
         if end := self._end():
-            outcome["application"] = end  # does not affect the reward, but helps the application's author
+            outcome["application"] = end  # not for the reward: it helps the application's author
         if self._description["state"]:
             outcome["effects"] = changes(self._prepared.state, self._end_state())
         return outcome
 
     def forward(self, handler: http.server.BaseHTTPRequestHandler, path: str) -> None:
-        """Pass a request of a page on, and the answer back as it comes."""
+        """Forward a page's request, and the answer as it arrives."""
         length = handler.headers.get("Content-Length", "")
         body = handler.rfile.read(int(length)) if length.isdigit() else None
         headers = {name: value for name, value in handler.headers.items() if name.lower() not in _HOP_BY_HOP}
@@ -145,18 +145,18 @@ class OwnApp(Site):
         connection.close()
 
     def tunnel(self, handler: http.server.BaseHTTPRequestHandler) -> None:
-        """Join the page and the application, for web sockets, until one of them leaves."""
+        """Connect page and application, for web sockets, until either closes the connection."""
         handler.close_connection = True
         page = handler.connection
         handler.send_response_only(200)
         handler.end_headers()
         begun = page.recv(_CHUNK)
-        if begun[:1] in (b"", _TLS):  # a plain server might wait for the end of a line for ever
+        if begun[:1] in (b"", _TLS):  # for such data, a plain server might wait for the end of a line for ever
             return
         with socket.create_connection(("127.0.0.1", self._port), timeout=_ANSWER_S) as application:
             application.sendall(begun)
             for end in (page, application):
-                end.settimeout(None)  # an agent may take long to think
+                end.settimeout(None)  # the agent may think for long
             back = threading.Thread(target=_pump, args=(application, page), daemon=True)
             back.start()
             _pump(page, application)
@@ -184,7 +184,7 @@ class OwnApp(Site):
                 self._run("setup", template)
             return Prepared(template, self._state(template) if self._description["state"] else None)
         except BaseException:
-            shutil.rmtree(template, ignore_errors=True)  # others need the room
+            shutil.rmtree(template, ignore_errors=True)  # makes room for others
             raise
 
     def _end_processes(self) -> None:
@@ -194,7 +194,7 @@ class OwnApp(Site):
             end_those_at_home_in(self._folder)
 
     def _start(self) -> None:
-        """Start the application, again on another port where another process has taken the one it was given."""
+        """Start the application; if another process has taken its port, try again on another port."""
         for start in range(1, STARTS + 1):
             self._port = free_port()
             try:
@@ -230,7 +230,7 @@ class OwnApp(Site):
         )
 
     def _listens(self) -> bool:
-        """Whether a process listens on the application's port."""
+        """Return whether a process listens on the application's port."""
         try:
             socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
         except OSError:
@@ -238,13 +238,13 @@ class OwnApp(Site):
         return True
 
     def _end(self) -> str:
-        """How the application has ended by itself, and what it printed; empty while it serves."""
+        """Return how the application ended by itself, with its output; empty while it runs."""
         if self._process is None or self._process.poll() is None or self._listens():
             return ""
         return f"its command ended with {self._process.returncode}: {self._output}"
 
     def _end_state(self) -> Any:
-        """Return the state that the agent left. Raises: SiteFailed; SandboxFailed where it is not the agent's doing."""
+        """Return the state that the agent left. Raises: SiteFailed; SandboxFailed if the agent is not the cause."""
         with contextlib.suppress(SiteFailed):
             return self._state(self._folder)
         try:
@@ -267,7 +267,7 @@ class OwnApp(Site):
         return state
 
     def _run(self, hook: str, folder: str) -> bytes:
-        """Run a hook, and end what it leaves running. Returns: what it printed. Raises: SiteFailed."""
+        """Run a hook, and end its remaining processes. Returns: its output. Raises: SiteFailed."""
         command, limit_s = self._description[hook], SETUP_S if hook == "setup" else STATE_S
         try:
             process = self._started(command, folder, subprocess.PIPE)
@@ -296,7 +296,7 @@ class OwnApp(Site):
         return text
 
     def _started(self, command: Sequence[str], folder: str, errors: int) -> subprocess.Popen[bytes]:
-        """Start a program in a folder, as the leader of a session. `errors`: where its standard error goes."""
+        """Start a program in a folder, as the leader of a session. `errors`: receives its standard error."""
         return subprocess.Popen(
             command,
             cwd=folder,
@@ -329,7 +329,7 @@ def _lock_of(key: str) -> threading.Lock:
 
 
 def unpack(archive: zipfile.ZipFile, folder: str) -> None:
-    """Unpack an archive with its symbolic links, and with its programs as programs."""
+    """Unpack an archive, with its symbolic links and executable files."""
     os.makedirs(folder, exist_ok=True)
     for info in archive.infolist():
         path, mode = archive.extract(info, folder), info.external_attr >> 16
@@ -341,7 +341,7 @@ def unpack(archive: zipfile.ZipFile, folder: str) -> None:
 
 
 def free_port() -> int:
-    """Return a port that is free, and that none of the last applications was given. Raises: SiteFailed."""
+    """Return a free port that no recent application was given. Raises: SiteFailed."""
     for port in itertools.islice(_ports, len(PORTS)):
         if is_free(port):
             return port
@@ -349,7 +349,7 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether no process has bound a port of this sandbox."""
+    """Return whether no process in this sandbox has bound the port."""
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))
@@ -359,9 +359,7 @@ def is_free(port: int) -> bool:
 
 
 def changes(before: Any, after: Any) -> Any:
-    """Return what changed: of two objects the entries that differ, None for one that is gone; otherwise the
-    new value.
-    """
+    """Return what changed: for two objects, the entries that differ (None for a removed entry); else the new value."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         return after
     keys = [

@@ -1,4 +1,4 @@
-"""A clock for pages that read the time: it goes on only by `pageClock.advance`, whatever the speed of the host."""
+"""A clock for pages that read the time: it advances only by `pageClock.advance`, whatever the speed of the host."""
 
 from __future__ import annotations
 
@@ -47,5 +47,6 @@ PAGE_CLOCK = """(() => {
     },
   });
 })()"""
-"""Puts the clock in place, before any script of the page runs. It goes as usual until `pageClock.stop()`; then timers,
-animation frames and dates follow `pageClock.advance(milliseconds)` alone. Animations of style sheets do not."""
+"""Installs the clock before any script of the page runs. It runs as usual until `pageClock.stop()`; then timers,
+animation frames and dates follow `pageClock.advance(milliseconds)` alone. Animations of style sheets do not.
+"""

@@ -10,7 +10,7 @@ _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
 
 def pages_cpu_s() -> dict[str, float]:
-    """Processor time in seconds that each page process has used, by process id."""
+    """Return the processor seconds that each page process has used, by process id."""
     used: dict[str, float] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 SAFE = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; form-action 'self'; base-uri 'none'"
-"""The content security policy of the bundled applications: no script runs, also none in a message or a post."""
+"""The content security policy of the bundled applications: no script runs, not even one in a message or post."""
 
 
 class PageRequest:

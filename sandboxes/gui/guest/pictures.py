@@ -1,4 +1,4 @@
-"""Pictures of a tab: the view as it is, or with a numbered frame around what reacts to the pointer."""
+"""Pictures of a tab: the plain view, or with a numbered frame around each element that reacts to the pointer."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ def picture(tab: Tab) -> Any:
 def marked_picture(tab: Tab, elements: Elements) -> Any:
     """Take a picture with a numbered frame around each element in view that reacts.
 
-    Marked is what has an interactive role, a listener for the pointer, or the pointer's shape of a link, on itself
-    or
-    around it. Of several lines inside one thing that reacts only the first is marked.
+    An element is marked if it, or an element around it, has an interactive role, a pointer listener, or the link
+    cursor. Of several lines inside one reacting element, only the first is marked.
     """
     width, height = tab.viewport
     posted = [
@@ -59,7 +58,7 @@ def marked_picture(tab: Tab, elements: Elements) -> Any:
 
 
 def _owners(tab: Tab, elements: Elements, numbers: list[int]) -> list[tuple[int, tuple[str, int]]]:
-    """Of some elements those that react, each with what identifies the element, itself or around it, that does so."""
+    """Return the elements that react, each with an id of the reacting element: itself, or one around it."""
     by_frame: dict[str, list[int]] = {}
     for number in numbers:
         by_frame.setdefault(elements.frame_of(elements.node(number)[1]), []).append(number)
@@ -95,7 +94,7 @@ def _owners(tab: Tab, elements: Elements, numbers: list[int]) -> list[tuple[int,
 
 
 def _listening(tab: Tab) -> list[int]:
-    """Backend node ids of the elements that have a listener for the pointer."""
+    """Return the backend node ids of the elements that have a pointer listener."""
     document = tab.call("Runtime.evaluate", {"expression": "document"})["result"]["objectId"]
     try:
         listeners = tab.call("DOMDebugger.getEventListeners", {"objectId": document, "depth": -1, "pierce": True})

@@ -1,4 +1,4 @@
-"""The pointer: where an element can be reached, clicks of every button, and drags along a path."""
+"""The pointer: finds a reachable point of an element, clicks every button, and drags along a path."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Pointer:
 
         Args:
             scroll: scroll an element into view first.
-            reach: look for a point of the element that nothing else covers.
-        Raises: NotPossible if the point is outside of the view, or the element has no place or is covered.
+            reach: look for a point of the element that is not covered.
+        Raises: NotPossible if the point is outside the view, or the element has no place or is covered.
         """
         if isinstance(target, (list, tuple)):
             x, y = (float(part) for part in target)
@@ -67,9 +67,9 @@ class Pointer:
     def drag(self, path: list[Target]) -> None:
         """Drag from the first target over the others to the last, in steps.
 
-        Each step waits until the page has handled the one before, and for one frame: pages that poll the pointer, or
-        follow its path, would otherwise see only where it arrives. Where the page lets an HTML drag begin, its data
-        goes with the pointer and is dropped at the end.
+        Each step waits until the page has handled the previous step, and for one frame: pages that poll the pointer, or
+        follow its path, would otherwise see only its end. If the page lets an HTML drag begin, the drag's data moves
+        with the pointer and is dropped at the end.
         """
         tab = self._tab
         points = [self.point_of(path[0]), *(self.point_of(target, scroll=False, reach=False) for target in path[1:])]
@@ -122,13 +122,13 @@ class Pointer:
         return point
 
     def _cover(self, frame: str, backend: int, points: list[tuple[float, float]]) -> int | str:
-        """Which of some points of the view reaches an element; the words for what covers it if none does."""
+        """Return which of the points reaches the element; if none does, a description of what covers it."""
         left, top = self._origin(frame)
         answer = self._elements.on_node(frame, backend, scripts.COVER, points, left, top)
         return answer if isinstance(answer, str) else int(answer or 0)
 
     def _cover_of_frame(self, frame: str, point: tuple[float, float]) -> int | str:
-        """0 if a point in an inner frame reaches the frame, and those around it; the words for what covers it."""
+        """Return 0 if a point reaches an inner frame and all frames around it; else a description of what covers it."""
         parents = dict(self._tab.inner_frames()) if frame != self._tab.main else {}
         while frame in parents:
             owner = self._tab.call("DOM.getFrameOwner", {"frameId": frame})["backendNodeId"]
@@ -138,7 +138,7 @@ class Pointer:
         return 0
 
     def _origin(self, frame: str) -> tuple[float, float]:
-        """Where a frame's content begins, in pixels of the view."""
+        """Return the origin of a frame's content, in pixels of the view."""
         if frame == self._tab.main:
             return 0.0, 0.0
         owner = self._tab.call("DOM.getFrameOwner", {"frameId": frame})["backendNodeId"]
@@ -154,7 +154,7 @@ class Pointer:
     def _move_to(self, x: float, y: float, modifiers: int = 0) -> None:
         """Move the pointer and let the page react: it may replace the element under the pointer for a moment."""
         tab = self._tab
-        with contextlib.suppress(Refused):  # the page has been left; the next command reports it
+        with contextlib.suppress(Refused):  # the page was left meanwhile; the next command reports it
             tab.evaluate(scripts.NOTE_BELOW % (x, y), context=tab.isolated_context())
         tab.finish(self._mouse("mouseMoved", x, y, modifiers=modifiers))
         with contextlib.suppress(Refused):

@@ -1,4 +1,4 @@
-"""Processes of an application: what they print, and how all of them are ended."""
+"""Processes of an application: keeps their output, and ends all of them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _CHUNK, _END_S = 1 << 16, 5.0
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it began."""
+    """End a process and its process group."""
     with contextlib.suppress(ProcessLookupError):  # all have ended
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def end_those_at_home_in(folder: str) -> None:
-    """End the processes that an application has begun in sessions of their own: it gave them its $HOME."""
+    """End the processes that an application started in separate sessions, recognised by its $HOME."""
     home = f"HOME={folder}".encode()
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
@@ -32,9 +32,9 @@ def end_those_at_home_in(folder: str) -> None:
 
 
 class Output:
-    """The end of what a process prints, at most `most` bytes, read by a thread for as long as it prints.
+    """The last `most` bytes of a process's output, read by a thread while the process runs.
 
-    `when_cut` is called once there is more.
+    `when_cut` is called once, if there is more.
     """
 
     def __init__(self, pipe: IO[bytes], most: int, when_cut: Callable[[], object] | None = None) -> None:
@@ -43,7 +43,7 @@ class Output:
         self._reader.start()
 
     def __bytes__(self) -> bytes:
-        """Return what is kept, after the process has ended."""
+        """Return the kept bytes. Call it after the process has ended."""
         self._reader.join(_END_S)
         return bytes(self._printed)
 
@@ -51,7 +51,7 @@ class Output:
         return bool(bytes(self).strip())
 
     def __str__(self) -> str:
-        """Return the beginning and the end: where a program fails, one of the two says why."""
+        """Return the beginning and the end of the output: one of them says why a program failed."""
         text = bytes(self).decode("utf-8", "replace").strip()
         return (f"{text[:400]} ... {text[-400:]}" if len(text) > 850 else text) or "it printed nothing"
 

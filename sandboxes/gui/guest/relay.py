@@ -1,4 +1,4 @@
-"""Copies the lines of one episode between its channel and the hub. Started as a script, once for every episode."""
+"""Copies the lines of one episode between its channel and the hub. Started as a script for every episode."""
 
 from __future__ import annotations
 

@@ -12,8 +12,9 @@ MEASURE = """((most, withText) => {
   }
   return [document.title, count, withText && count < most && document.body ? document.body.innerText.length : 0];
 })(%d, %s)"""
-"""Title, how many elements there are (no more than asked for are counted, and as many with a text of over 2,000
-characters), and the length of the text, if asked for."""
+"""Returns the title; the number of elements (counted up to the requested number, which a text of over 2,000 characters
+reaches at once); and the length of the text, if requested.
+"""
 TEXT = "document.body ? document.body.innerText : ''"
 PIECES = """((left, top, right, bottom, most) => {
   const SMALL = 30, MANY = 200, LONG_TEXT = 2000, PARTS = /\\S[^]{0,1500}(?=\\s|$)|\\S{1,1500}/g;
@@ -118,11 +119,12 @@ PIECES = """((left, top, right, bottom, most) => {
   pieces.text = texts.filter(text => text).join('\\n');
   return described;
 })(%s, %s, %s, %s, %d)"""
-"""Puts the pieces of a page that are in view into `agentgymPieces`. Returns: depth, whether the piece is shown with all
-that it holds, and of a long text the part in view. Of many siblings only those near the view are looked at: in a list
-the order of elements is that of their places. Those that are placed on their own are looked at always."""
+"""Puts the pieces of a page that are in view into `agentgymPieces`. Returns: for each its depth, whether it is shown
+with all its content, and for a long text the part in view. Of many siblings, only those near the view are examined,
+because a list's elements lie in order; separately positioned elements are always examined.
+"""
 EXTENT = "[scrollY, innerHeight, (document.scrollingElement || document.documentElement).scrollHeight].map(Math.round)"
-"""Where the view begins, its height, and the height of the page, in pixels."""
+"""Returns the top of the view, its height, and the height of the page, in pixels."""
 TAKES_FILES = "function() { return this.tagName === 'INPUT' && this.type === 'file' }"
 SCROLL = """((direction, share) => {
   const by = {down: [0, share], up: [0, -share], right: [share, 0], left: [-share, 0]}[direction];
@@ -165,7 +167,7 @@ COVER = """function(points, dx, dy) {
   const words = cover.getAttribute('aria-label') || (cover.innerText || '').trim().replace(/\\s+/g, ' ') || cover.id;
   return cover.tagName.toLowerCase() + (words ? ' ' + JSON.stringify(words.slice(0, 60)) : '');
 }"""
-"""Returns: which of the points reaches the element; if something covers it at all of them, the words for what does."""
+"""Returns which of the points reaches the element; if it is covered at all of them, a description of what covers it."""
 NOTE_BELOW = "globalThis.below = document.elementFromPoint(%s, %s), 0"
 AGAIN_BELOW = """(async (x, y) => {
   const below = globalThis.below;
@@ -177,8 +179,9 @@ AGAIN_BELOW = """(async (x, y) => {
     await new Promise(done => setTimeout(done, 15));
   }
 })(%s, %s)"""
-"""Pages change the element under the pointer, for example swap an image: wait until the element is back and the pointer
-on it, up to 0.3 s, or 2 s if it is there without a size, as while its other image loads."""
+"""Waits until the element is under the pointer again, because pages may replace it, for example swap an image: up to
+0.3 s, or 2 s while the element has no size, for example because its other image still loads.
+"""
 PREPARE_TYPING = """function(text) {
   const one = this.nodeType === 1 ? this : this.parentElement;
   const tag = one.tagName;
@@ -234,7 +237,7 @@ OWNERS = """function(count, ...nodes) {
     return owners.get(one);
   });
 }"""
-"""Of each node after the first `count`, which listen: a number for the element around it that reacts, or -1."""
+"""The first `count` nodes listen. Returns for each further node a number of the reacting element around it, or -1."""
 MARK = """(boxes => {
   const host = document.createElement('agentgym-marks');
   host.style.cssText = 'position:fixed;inset:0;pointer-events:none;z-index:2147483647';

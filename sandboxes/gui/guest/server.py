@@ -1,7 +1,7 @@
 """The page server: the proxy of every browser context, and the only thing that a context can reach.
 
-Each context connects to a loopback address of its own, which says whose request it is. Every request of a page comes
-here; a host that does not belong to the episode is refused. The sandbox has no other network.
+Each context connects to a separate loopback address, which identifies the episode of a request. Every request of a page
+comes here; a host that does not belong to the episode is refused. The sandbox has no other network.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Watcher = Callable[[str, bool], object]
 
 
 class ServedSite(Protocol):
-    """What serves the pages of an episode. Some sites forward requests or open tunnels, too."""
+    """A site that serves the pages of an episode. Some sites also forward requests or open tunnels."""
 
     hosts: tuple[str, ...]
     address: str
@@ -49,7 +49,7 @@ class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 60}, name="pages", daemon=True).start()
 
     def open(self, site: ServedSite) -> str:
-        """Give a site an address. Returns: host and port of the proxy that leads to it alone."""
+        """Give a site an address. Returns: host and port of the proxy that leads only to this site."""
         number = next(self._numbers)
         site.address = f"127.{1 + (number >> 16) % 250}.{number >> 8 & 255}.{number & 255}"
         self._sites[site.address] = site
@@ -62,7 +62,7 @@ class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         return self._sites.get(address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignored: a page may close a connection early."""
+        """Ignore the error: a page may close a connection early."""
 
     def watch(self, context: str, watcher: Watcher) -> None:
         """Call `watcher(target, gone)` on the reading thread when a page of a context is opened or closed."""
@@ -128,7 +128,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         site.tunnel(self)
 
     def _site_and_address(self, url: str) -> tuple[ServedSite | None, SplitResult]:
-        """Return the site that a request is for, None if it is not the episode's; and the parts of its address."""
+        """Return a request's site (None for a host outside the episode) and the parts of its address."""
         site = self.server.site_at(self.connection.getsockname()[0])
         try:
             parts = urlsplit(url)

@@ -20,17 +20,18 @@ from .tab import LOAD_S, Tab
 
 _TIMELESS_MS = 2_000_000_000  # the longest timeout of a page
 _BY_CLOCK = frozenset({"button-delay", "chase-circle", "moving-items", "stock-market"})
-"""Tasks of MiniWoB++ that pay by when something is done: as slow as the agent or the host may be, an action takes
-`ACTION_S` seconds of the page's clock, and `wait` as long as it says besides."""
+"""Tasks of MiniWoB++ whose reward depends on the time of actions. However slow the agent or the host is, an action
+takes `ACTION_S` seconds of the page's clock, and `wait` additionally its own duration.
+"""
 ACTION_S = 0.25
 
 
 class SiteFailed(Exception):
-    """A site of the task's own cannot be begun, or one of its commands fails. The message is for the task's author."""
+    """The task's own site cannot be started, or one of its commands fails. The message is for the task's author."""
 
 
 class Site:
-    """What serves the pages of one episode. `start` is the first address; only `hosts` can be reached."""
+    """Serves the pages of one episode. `start` is the first address; only `hosts` can be reached."""
 
     def __init__(self, host: str, path: str = "/") -> None:
         self.hosts: tuple[str, ...] = (host,)
@@ -38,43 +39,43 @@ class Site:
         self.lock, self.address = threading.Lock(), ""
 
     def open(self) -> None:
-        """Get ready for requests."""
+        """Prepare to serve requests."""
 
     def close(self) -> None:
-        """End what `open` began."""
+        """Undo `open`."""
 
     def respond(self, request: PageRequest) -> PageResponse:
         """Return the page for a request."""
         raise NotImplementedError
 
     def begin(self, tab: Tab) -> Any:
-        """Prepare the first page. Returns: the task as the page itself states it, or ''."""
+        """Prepare the first page. Returns: the task's text on the page, or ''."""
         return ""
 
     def acted(self, tab: Tab, waited_s: float) -> None:
-        """Note that the agent has acted; `waited_s` is how long a `wait` took, and 0 for other actions."""
+        """Record an action of the agent; `waited_s` is how long a `wait` took, and 0 for other actions."""
 
     def state(self) -> Any:
-        """State beyond what the page shows, as plain data for the state key."""
+        """Return state that the page does not show, as plain data for the state key."""
         return None
 
     def over(self, tab: Tab) -> bool:
-        """Whether the page has ended the task by itself."""
+        """Return whether the page itself has ended the task."""
         return False
 
     def steps(self) -> tuple[int, int, int] | None:
-        """Of an application of steps: how many were taken, how many of them rightly, and how many there are."""
+        """For an application with steps: return the numbers of steps taken, taken rightly, and in total."""
         return None
 
     def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
-        """Return the end state that the reward reads; `url` is the address that was shown last."""
+        """Return the end state for the reward; `url` is the last address shown."""
         return {}
 
 
 class Folder(Site):
-    """Pages as files, served as hosts of static sites do: index files, names without `.html`, an own 404 page.
+    """Pages as files, served like a static site: index files, names without `.html`, the site's 404 page.
 
-    `archive` holds the files. `state` is a script that gives, at the end, what the reward reads as effects.
+    `archive` holds the files. `state` is a script that returns the effects for the reward at the end.
     """
 
     _charset = "; charset=utf-8"
@@ -119,9 +120,9 @@ class Folder(Site):
 
 
 class MiniWob(Folder):
-    """A task of MiniWoB++. Its reward is read from the page's variables, which no action of an agent can write.
+    """A task of MiniWoB++. Its reward is read from variables of the page, which no action of the agent can change.
 
-    Raw reward as the page gives it, without its decay by wall time; the page's own limit of time is off.
+    The reward is the page's raw reward, without the decay over time; the page's own time limit is off.
     """
 
     _charset = ""

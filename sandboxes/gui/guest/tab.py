@@ -13,8 +13,8 @@ from .clipboard import BINDING, CONTEXT, IN_FRAMES, IN_PAGES, Clipboard
 STEP_S, LOAD_S = 8.0, 60.0
 _POLL_S, _NAVIGATION_S, _MAX_FRAMES = 0.02, 10.0, 30
 _REQUESTS_S, _BODY_S = 5.0, 0.5
-"""How long what scripts ask for is waited for, and for more of an answer: a script may leave it unread, without end."""
-_AWAITED = ("Fetch", "XHR", "Script")  # kinds of requests that scripts make and whose answers they show
+"""How long to wait for the requests of scripts, and for further data of an answer: a script may never read it."""
+_AWAITED = ("Fetch", "XHR", "Script")  # kinds of requests by scripts whose answers the page may show
 
 
 class NotPossible(Exception):
@@ -32,9 +32,9 @@ class Tab:
     asking: dict[str, Any] | None
     chooser: int | None  # backend node id of the input whose file chooser the page opened
     _contexts: dict[str, int]
-    _navigating: set[str]  # frames that have asked for a page, which has not come
-    _loading: set[str]  # frames whose page has come or is coming, but is not complete
-    _requests: dict[str, tuple[str, float]]  # requests of scripts, by id: the frame, and until when to wait
+    _navigating: set[str]  # frames that have asked for a page that has not come yet
+    _loading: set[str]  # frames whose page has come or is coming but is not complete
+    _requests: dict[str, tuple[str, float]]  # requests of scripts by id: the frame, and until when to wait
     _drag: dict[str, Any] | None
 
     def __init__(
@@ -64,7 +64,7 @@ class Tab:
             self.post("Page.enable"),
             self.post("Inspector.enable"),
             self.post("Network.enable", {"maxTotalBufferSize": 0, "maxResourceBufferSize": 0}),
-            self.post("Runtime.enable"),  # a binding needs it
+            self.post("Runtime.enable"),  # required for bindings
             self.post("Accessibility.enable"),  # keeps the accessibility tree between observations
             self.post("Runtime.addBinding", {"name": BINDING, "executionContextName": CONTEXT}),
             *(
@@ -82,7 +82,7 @@ class Tab:
                 {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
             ),
             self.post("Emulation.setFocusEmulationEnabled", {"enabled": True}),
-            self.post(  # pages that respect this setting show a dialog at once, instead of moving it into view
+            self.post(  # makes pages that respect this setting show dialogs at once, without animation
                 "Emulation.setEmulatedMedia",
                 {"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]},
             ),
@@ -103,7 +103,7 @@ class Tab:
         """Wait for the answer to a command. Raises: as `call`."""
         if self.crashed:
             raise Crashed("the page has crashed")
-        if self.asking is not None:  # the page is halted, and answers nothing
+        if self.asking is not None:  # the page is halted and answers no command
             raise DialogOpened
         return self.browser.result(posted, timeout_s)
 
@@ -139,7 +139,7 @@ class Tab:
         return self._contexts[frame]
 
     def inner_frames(self) -> list[tuple[str, str]]:
-        """Id and parent's id of the frames inside the page, in document order; at most 30."""
+        """Return id and parent's id of the frames inside the page, in document order; at most 30."""
         frames: list[tuple[str, str]] = []
         pending = [self.call("Page.getFrameTree")["frameTree"]]
         while pending and len(frames) < _MAX_FRAMES:
@@ -200,11 +200,11 @@ class Tab:
             self.mark_crashed()
 
     def _on_request(self, method: str, params: dict[str, Any]) -> None:
-        """Note that a script's request has begun or ended, or that some of the answer has come."""
+        """Record that a script's request has begun or ended, or that part of its answer has come."""
         request, now = params.get("requestId", ""), time.monotonic()
         with self._navigation:
             if method == "Network.requestWillBeSent":
-                # a request of a worker's script has no loader, and its end is not reported
+                # requests of a worker's script have no loader, and their end is not reported
                 if params.get("type") in _AWAITED and params["loaderId"]:
                     self._requests[request] = (params.get("frameId", ""), now + _REQUESTS_S)
             elif request in self._requests:
@@ -215,7 +215,7 @@ class Tab:
                 self._navigation.notify_all()
 
     def _forget_requests(self, frame: str) -> None:
-        """Forget what the page of a frame asked for, as the page has gone."""
+        """Forget the requests of a frame's page, because the page is gone."""
         with self._navigation:
             self._requests = {key: request for key, request in self._requests.items() if request[0] != frame}
 
@@ -229,14 +229,14 @@ class Tab:
         self.browser.interrupt(self.session)
 
     def _on_binding(self, payload: str, context: int) -> None:
-        """Take a message of `IN_FRAMES`: of the clipboard, or that the page lets a drag begin, or prevents it."""
+        """Handle a message of `IN_FRAMES`: about the clipboard, or that the page allows or prevents a drag."""
         if payload.startswith("drag"):
             self._drag_begun = payload == "drag"
         elif (script := self._clipboard.on_message(payload)) is not None:
             self.post("Runtime.evaluate", {"expression": script, "contextId": context, "userGesture": True})
 
     def mark_crashed(self) -> None:
-        """Fail every command that waits for the page, as its process has died."""
+        """Fail every command that waits for the page, because its process has died."""
         self.crashed = True
         self.browser.fail(self.session)
         with self._navigation:
@@ -246,7 +246,7 @@ class Tab:
             self._navigation.notify_all()
 
     def end_navigation(self, frame: str) -> None:
-        """Note that the navigation of a frame has finished or was abandoned."""
+        """Record that the navigation of a frame has finished or was abandoned."""
         with self._navigation:
             self._navigating.discard(frame)
             self._navigation.notify_all()
@@ -294,8 +294,8 @@ class Tab:
     def settle(self, step_s: float = STEP_S) -> None:
         """Wait until the effects of the last action are complete: handlers have run, a requested page has loaded.
 
-        What scripts have asked the site for is waited for too, but not for more than some seconds, nor a second time.
-        `step_s` bounds how long the page's scripts may run at a stretch.
+        Also waits for the answers to scripts' requests, but only a few seconds, and only once. `step_s` limits how long
+        the page's scripts may run without a pause.
         """
         began = time.monotonic()
         quiet_checks = 0
@@ -312,12 +312,12 @@ class Tab:
                 quiet_checks = 0
                 if not self._navigation.wait(_NAVIGATION_S if page_comes else max(left_s, _POLL_S)) and page_comes:
                     self._navigating.clear()  # not a page: a download, or an empty response
-                    self._loading.clear()  # a frame whose page never ends
+                    self._loading.clear()  # a frame may have a page that never completes
 
     def _run_pending_tasks(self, step_s: float) -> bool:
         """Let the page run its pending tasks. Returns: whether the document has loaded."""
         try:
-            # in this context, timers are the browser's own, whatever the page has replaced
+            # in this context timers are the browser's own, whatever the page has replaced
             context = self.isolated_context()
             return bool(self.evaluate(scripts.BREATHE, step_s, context, wait=True) == "complete")
         except Refused:
@@ -327,7 +327,7 @@ class Tab:
             raise
 
     def drag_data(self, timeout_s: float) -> dict[str, Any] | None:
-        """Return what the page gave a drag that it let begin, as the browser's drag data; None if no drag has begun."""
+        """Return the data that the page gave to a drag, as the browser's drag data; None if no drag has begun."""
         if not self._drag_begun and self._drag is None:
             return None
         with self._navigation:
@@ -340,12 +340,12 @@ class Tab:
     # ---- where it is -------------------------------------------------------------------------------------------------
 
     def location(self) -> list[Any]:
-        """Address and scroll position."""
+        """Return address and scroll position."""
         location = self.evaluate(
             "[location.href, Math.round(scrollX), Math.round(scrollY)]", context=self.isolated_context()
         )
         return location or ["", 0, 0]
 
     def unreachable(self) -> str:
-        """Return the address that cannot be reached, if Chromium's page about that is shown; else empty."""
+        """Return the unreachable address if Chromium shows its error page; else ""."""
         return str(self.call("Page.getFrameTree")["frameTree"]["frame"].get("unreachableUrl", ""))

@@ -41,7 +41,7 @@ SILENT = {
     "superscript",
     "subscript",
 }
-"""Roles without information: their children are shown, they themselves only if they have a name of their own."""
+"""Roles without information: their children are shown, they themselves only if they have a separate name."""
 NAMED_BY_CONTENT = {
     "link",
     "button",
@@ -88,7 +88,7 @@ ACTED_ON = {
 """Interactive roles: those that a set-of-marks screenshot marks."""
 _STATES = ("focused", "disabled", "selected", "expanded", "required", "modal", "multiselectable")
 MAX_LINE = 2_000
-"""The most characters of a line that are shown."""
+"""The largest number of characters shown of a line."""
 _MAX_NAME, _MAX_OPTIONS = 300, 40
 _CELLS = ("cell", "gridcell", "columnheader", "rowheader")
 _LABELLED = ACTED_ON - {"link", "button", "option", "tab", "menuitem", "treeitem"}
@@ -103,7 +103,7 @@ def visible_lines(nodes: list[Node], inside: Mapping[int, list[TreeLine]] = Mapp
         nodes: as `Accessibility.getFullAXTree` gives them; the first is the root.
         inside: the lines of inner frames, by the backend node id of the element that holds the frame.
     Returns: tuples of depth, backend node id (None if it has none), role, the text of the line, and the name by which
-        the agent may call the element: as much of its own as is shown, '' for text.
+        the agent may refer to the element: the shown part of its name, '' for text.
     """
     by_id = {node["nodeId"]: node for node in nodes}
     lines: list[TreeLine] = []
@@ -131,7 +131,7 @@ def visible_lines(nodes: list[Node], inside: Mapping[int, list[TreeLine]] = Mapp
                 child_depth = depth + 1
                 ancestor_name = name if role in NAMED_BY_CONTENT else ancestor_name
                 if role in ("textbox", "searchbox", "spinbutton", "combobox"):
-                    children = []  # the content is shown as the value, or as part of the line
+                    children = []  # the content is already shown, as the value or as part of the line
         if (frame_lines := inside.get(node.get("backendDOMNodeId", 0))) is not None:
             lines += [(child_depth + line[0], *line[1:]) for line in frame_lines]
             continue
@@ -140,7 +140,7 @@ def visible_lines(nodes: list[Node], inside: Mapping[int, list[TreeLine]] = Mapp
 
 
 def _is_label(index: int, lines: list[TreeLine]) -> bool:
-    """Whether a line is only the label of the field before or after it."""
+    """Return whether a line is only the label of the field before or after it."""
     _, _, role, text, _ = lines[index]
     if role != "text":
         return False
@@ -151,7 +151,7 @@ def _is_label(index: int, lines: list[TreeLine]) -> bool:
 
 
 def _holds_more(children: list[Node]) -> bool:
-    """Whether a cell holds more than text; what it holds is shown with the same words."""
+    """Return whether a cell contains more than text; its content is then shown with the same words."""
     return any(_value(child, "role") != "StaticText" for child in children)
 
 
@@ -168,7 +168,7 @@ def _options(node: Node, by_id: dict[str, Node]) -> list[str]:
 
 
 def _repeats_children(name: str, children: list[Node]) -> bool:
-    """Whether a name is only the text of the children, which are shown anyway."""
+    """Return whether a name is only the text of the children, which are shown anyway."""
     return "".join(_value(child, "name") for child in children).split() == name.split()
 
 

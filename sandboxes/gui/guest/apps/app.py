@@ -28,8 +28,8 @@ textarea { display: block; width: 96%; height: 90px } .note { background: #fff6d
 class App:
     """Base of the applications: `get_cart` answers GET /cart, `post_cart` POST /cart.
 
-    A handler returns the HTML of a page, or the path to redirect to. All that it changes is in `state`; `effects` is
-    the difference from the beginning, which the reward compares.
+    A handler returns the HTML of a page, or the path to redirect to. It changes only `state`; `effects` is the
+    difference from the initial state, which the reward compares.
     """
 
     title: str = ""
@@ -53,7 +53,7 @@ class App:
         raise NotImplementedError
 
     def steps(self) -> tuple[int, int, int] | None:
-        """Of an application of steps: how many were taken, how many of them rightly, and how many there are."""
+        """For an application with steps: how many were taken, how many of them rightly, and how many there are."""
         return None
 
     def page(self, heading: str, body: str, note: str = "") -> str:
@@ -110,7 +110,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def parse_whole_number(value: object, least: int, most: int) -> int | None:
-    """Return the value as a whole number within bounds, None for anything else."""
+    """Return the value as a whole number within the bounds; None for anything else."""
     value = str(value).strip()
     if not value.isascii() or not value.isdigit() or len(value) > 6:
         return None

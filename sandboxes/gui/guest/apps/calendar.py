@@ -73,7 +73,7 @@ class Calendar(App):
         return "/"
 
     def effects(self) -> dict[str, Any]:
-        """Events added, changed and removed."""
+        """Return the events added, changed and removed."""
         before = {event["id"]: event for event in self.start["events"]}
         now = {event["id"]: event for event in self.state["events"]}
         changes = {
@@ -95,7 +95,7 @@ class Calendar(App):
 
 
 def _wrong(form: Fields) -> str:
-    """Return what is wrong with what was filled in, or nothing."""
+    """Return what is wrong with the form's values; empty if nothing is."""
     if not form.get("title", "").strip():
         return "An event needs a title."
     if not _DATE.fullmatch(form.get("date", "").strip()):

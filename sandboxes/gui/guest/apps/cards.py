@@ -8,7 +8,7 @@ from .app import App, Fields, link, parse_whole_number, text
 
 
 class Cards(App):
-    """`data`: cards, pairs of a name and what the card says. Nothing can be changed."""
+    """`data`: cards, each a pair of a name and the card's text. Nothing can be changed."""
 
     title = "Cards"
 
@@ -24,5 +24,5 @@ class Cards(App):
         return self.page("Card", f"<p>{text(card_text)}</p>")
 
     def effects(self) -> dict[str, Any]:
-        """Return nothing, as nothing can be changed."""
+        """Return no effects: nothing can be changed."""
         return {}

@@ -98,7 +98,7 @@ class Forum(App):
         return f"/thread?id={threads[-1]['id']}"
 
     def effects(self) -> dict[str, Any]:
-        """Votes given, answers and threads written."""
+        """Return the votes given, and the answers and threads written."""
         known = {thread["id"] for thread in self.start["threads"]}
         threads = self.state["threads"]
         changes = {

@@ -28,7 +28,7 @@ class Mail(App):
         super().__init__({"sent": [], **data})
 
     def get_home(self, query: Fields) -> str:
-        """Return a folder, or what a search finds in all of them."""
+        """Return a folder, or what a search finds in all folders."""
         folder = requested if (requested := query.get("folder", "")) in FOLDERS else "Inbox"
         words = query.get("q", "").lower().split()
         messages = [
@@ -123,7 +123,7 @@ class Mail(App):
         return self.page("Sent", table(("Subject", "To"), rows) if rows else "<p>Nothing was sent.</p>")
 
     def effects(self) -> dict[str, Any]:
-        """Return messages sent, moved, and starred or no longer so. Reading is not an effect."""
+        """Return the messages that were sent, moved, starred or unstarred. Reading is not an effect."""
         before = {message["id"]: message for message in self.start["messages"]}
         now = self.state["messages"]
         changes = {

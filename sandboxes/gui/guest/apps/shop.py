@@ -22,7 +22,7 @@ def money(cents: int) -> str:
 
 
 class Shop(App):
-    """`data`: products, addresses, orders, and the coupons there are."""
+    """`data`: products, addresses, orders and coupons."""
 
     title = "Corner Shop"
     links = (("/", "Products"), ("/wishes", "Wish list"), ("/cart", "Cart"), ("/orders", "Orders"))
@@ -213,7 +213,7 @@ class Shop(App):
         return "/orders"
 
     def effects(self) -> dict[str, Any]:
-        """Return new orders, cancelled ones, wishes, and what is left in the cart."""
+        """Return the new orders, the cancelled orders, the wish list, and the rest of the cart."""
         known = {order["id"]: order["status"] for order in self.start["orders"]}
         orders = self.state["orders"]
         changes = {

@@ -8,11 +8,10 @@ from .app import App, Fields, parse_whole_number, text
 
 
 class Wizard(App):
-    """`data`: steps, each with `label`, `kind` (text, choice or radio), `options` and the one of them that is `right`.
+    """`data`: steps, each with `label`, `kind` (text, choice or radio), `options` and `right`, the right option.
 
-    A page shows its label, the right value, and all options; the next page follows whichever of them is sent. A
-    value that
-    is not an option is asked for again. The last page shows nothing, and the task is over.
+    A page shows its label, the right value and all options. Whichever option is sent, the next page follows; a value
+    that is not an option is asked for again. The last page is empty, and the task is over.
     """
 
     title = "Form"
@@ -31,7 +30,7 @@ class Wizard(App):
         )
 
     def post_next(self, form: Fields) -> str:
-        """Take the value of the step. A form that is sent twice counts once."""
+        """Record the value of the step. A form that is sent twice counts once."""
         number, value = len(self.state["values"]), form.get("value", "").strip()
         is_current = parse_whole_number(form.get("step"), number, number) is not None
         if is_current and number < len(self.state["steps"]) and value in self.state["steps"][number]["options"]:
@@ -39,11 +38,11 @@ class Wizard(App):
         return self.get_home({})
 
     def effects(self) -> dict[str, Any]:
-        """Return the value of every step that was taken, by its number from 1 on."""
+        """Return the value of every step taken, by the step's number, from 1."""
         return {str(number): value for number, value in enumerate(self.state["values"], 1)}
 
     def steps(self) -> tuple[int, int, int]:
-        """How many steps were taken, how many of them rightly, and how many there are."""
+        """Return how many steps were taken, how many of them rightly, and how many there are."""
         steps, values = self.state["steps"], self.state["values"]
         right = sum(step["right"] == value for step, value in zip(steps, values))  # noqa: B905  Python 3.9
         return len(values), right, len(steps)
@@ -56,7 +55,7 @@ def _page(body: str) -> str:
 
 
 def _field(step: dict[str, Any]) -> str:
-    """Return a field with its options as text, so that reading the page shows them whatever kind it is."""
+    """Return a field with its options as text, so that the page's text shows them for every kind of field."""
     options = [text(option) for option in step["options"]]
     if step["kind"] == "radio":
         return " ".join(f'<label><input type=radio name=value value="{option}"> {option}</label>' for option in options)
