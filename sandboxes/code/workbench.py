@@ -82,7 +82,7 @@ class Workbench:
         return await _TESTS.run(await self.sandbox(), "try_tests", code, setup, list(tests), timeout_s=RUN_S)
 
     async def check_compiles(self, code: str) -> None:
-        """Compile code, in the sandbox: untrusted code can break the interpreter that compiles it. Raises: ToolError."""
+        """Compile code in the sandbox: untrusted code can break the interpreter that compiles it. Raises: ToolError."""
         check = await self.python(f"compile({code!a}, 'submission.py', 'exec')")
         if not check.ok and b"Error" in check.stderr:
             raise ToolError(f"The code does not compile: {last_lines(check.stderr, 3)}")

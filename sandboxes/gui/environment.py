@@ -106,9 +106,7 @@ class WebPages(Environment):
         self._crashes: set[int] = set()  # indices of the actions that crashed the page
         self._over = False
         self._key = ""
-        self._steps: Sequence[
-            int
-        ] = ()  # for an application with steps: how many were taken, how many of them rightly, and how many there are
+        self._steps: Sequence[int] = ()  # if the application has steps: steps taken, taken rightly, all
 
     @classmethod
     def unavailable_reason(cls) -> str:
@@ -158,7 +156,7 @@ class WebPages(Environment):
         return self._key
 
     async def checkpoint(self) -> Checkpoint | None:
-        """Return the actions so far and the resulting state key. Pages that read no clock depend only on the actions."""
+        """Return the actions so far and the resulting state key. Pages that read no clock depend only on actions."""
         return Checkpoint({"done": [list(action) for action in self._actions], "key": self._key})
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
@@ -273,7 +271,7 @@ class WebPages(Environment):
         return [TextPart(text), *pictures] if pictures else text
 
     async def _ask(self, request: dict[str, Any]) -> Any:
-        """Send a request to the guest. If this call is cancelled, the next request waits until the guest has answered."""
+        """Send a request to the guest. If this call is cancelled, the next request waits for the guest to answer."""
         if self._channel is None:
             raise SandboxError("The web environment was used before reset. Call reset first.")
         if self._running is not None and not self._running.done():
