@@ -1,4 +1,4 @@
-"""StoreApp: an app with tables and APIs. One declaration yields documentation, checks and calls."""
+"""StoreApp: an app with tables and APIs. An API's one declaration yields its documentation, checks and calls."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class StoreApp:
 
 
 def listing(rows: Iterable[Row], page: int, *columns: str) -> dict[str, Any]:
-    """Return a page of rows, with these columns. Raises: ToolError for a page below 0."""
+    """Return one page of rows, with only these columns. Raises: ToolError for a page below 0."""
     if page < 0:
         raise ToolError("Pages count from 0.")
     everything = list(rows)

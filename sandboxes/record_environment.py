@@ -1,4 +1,4 @@
-"""The base of the environments over a store: snapshot, APIs, counters, potential, and the result that is judged."""
+"""The base of the environments over a store: snapshot, APIs, counters, potential, and the record for the judge."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from .record_app import NotFound, StoreApp, schema_of
 from .record_store import Store, Tables, TableSchema
 
 RECORD = "Record: "
-"""Stands before the record in the last result of an episode, which no agent reads. The reward `state_changes` reads it:
-an object with the digests of all changes and the counters. After it nothing follows, and no agent can write it."""
+"""The mark before the record in the last result of an episode, which no agent reads. The reward `state_changes` reads
+it: an object with the digests of all changes and the counters. The record ends the result, and no agent can write it.
+"""
 MAX_CHANGES = 500
-"""An episode with more changes keeps no record of them, and fails."""
+"""An episode with more changes does not record them, and fails."""
 MAX_ARGUMENT_CHARS, MAX_ARGUMENT_LEVELS = 20_000, 8
-"""Limits on the length and nesting of one call's arguments as JSON: the host keeps them in memory."""
+"""Limits on the length and nesting of one call's arguments as JSON: the host holds them in memory."""
 
 
 @dataclass(slots=True)
@@ -76,13 +77,13 @@ class Conduct:
 
 
 class StoreEnvironment(Environment, ABC):
-    """Base of the environments over a store of records. What is isolated is up to the subclass.
+    """Base of the environments over a store of records. The subclass decides what is isolated.
 
-    Task parameters: `records`, the name of an asset such as "apps/year", which is called with `seed` (0 if there is
-    none) and gives JSON: `now`, and `tables` with their rows. `goal`, digests of the changes that the task asks for
-    (optional): with them the environment knows its potential.
+    Task parameters: `records`, the name of an asset such as "apps/year", which is called with `seed` (default 0) and
+    returns JSON: `now`, and `tables` with their rows. `goal` (optional), digests of the changes that the task asks for,
+    from which `potential` is computed.
 
-    A subclass sets `kinds`, and gives the record to the reward with `record` when its episode ends.
+    A subclass sets `kinds`, and appends `record()` to the last result, for the reward.
     """
 
     reward = "state_changes"
@@ -97,7 +98,7 @@ class StoreEnvironment(Environment, ABC):
         self._observed = ObservedState()
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Go back to the task's snapshot. Raises: TaskError for parameters that name no snapshot."""
+        """Begin with the task's snapshot. Raises: TaskError if the parameters name no snapshot."""
         parameters = task.parameters
         goal = parameters.get("goal", ())
         if not isinstance(goal, list | tuple) or not all(isinstance(digest, str) for digest in goal):
@@ -115,9 +116,9 @@ class StoreEnvironment(Environment, ABC):
         return task.opening()
 
     def open_records(self, records: str, seed: int) -> None:
-        """Begin with the records of a snapshot, without a task. Task sets use this to work out solutions.
+        """Begin with the records of a snapshot, without a task. Task sets use this to compute solutions.
 
-        Raises: as `snapshot_of`.
+        Raises: the errors of `snapshot_of`.
         """
         self.now, tables = snapshot_of(records, seed, self.kinds)
         self.store = Store(tables, schema_of(self.kinds))
@@ -149,7 +150,8 @@ class StoreEnvironment(Environment, ABC):
             self.conduct.end_call(app, api, error)
 
     def check_open(self) -> None:
-        """Check that the episode is not over: calls in the same message as the last one must change nothing.
+        """Check that the episode is not over: calls that follow the last one in the same message must not change
+        anything.
 
         Raises: ToolError once it is over.
         """
@@ -177,7 +179,7 @@ class StoreEnvironment(Environment, ABC):
         return len(self._goal & changes) / len(self._goal | changes)
 
     async def state_key(self) -> str | None:
-        """Hash of the task, of the changes, and of the results seen, in any order."""
+        """Return a hash of the task, the changes, and the results seen, in any order."""
         return self._observed.key(json.dumps(self.store.data(), sort_keys=True))
 
     async def checkpoint(self) -> Checkpoint | None:
@@ -212,7 +214,7 @@ def _check_size(name: str, arguments: Any) -> None:
 def snapshot_of(name: str, seed: int, kinds: tuple[type[StoreApp], ...]) -> tuple[str, Tables]:
     """Return an asset's time and tables for a seed. Many episodes share them, and none changes them.
 
-    Raises: TaskError if the asset does not give JSON or its rows do not fit the apps; UnknownNameError for an unknown
+    Raises: TaskError if the asset does not return JSON or its rows do not fit the apps; UnknownNameError for an unknown
         asset.
     """
     try:
@@ -227,7 +229,7 @@ def snapshot_of(name: str, seed: int, kinds: tuple[type[StoreApp], ...]) -> tupl
 
 
 def check_rows(name: str, table: TableSchema, rows: Mapping[int, Mapping[str, Any]]) -> None:
-    """Raise TaskError for a row whose columns are not those of its table."""
+    """Raise TaskError for a row that does not have exactly its table's columns."""
     expected = {"id", *table.columns}
     if wrong := next((row for row in rows.values() if row.keys() != expected), None):
         raise TaskError(

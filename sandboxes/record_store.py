@@ -18,8 +18,8 @@ class TableSchema:
 
     Attributes:
         columns: names of the other columns.
-        references: by column that holds an id, the table of that id.
-        incidental: columns that reading may change and that no task asks to change; their changes do not count.
+        references: maps each column that holds an id to the table of that id.
+        incidental: columns that reading may change and no task asks to change; their changes do not count.
     """
 
     name: str
@@ -31,8 +31,8 @@ class TableSchema:
 class Store:
     """The records of one episode: an immutable snapshot, and the changes on top of it.
 
-    Making a store and going back to the snapshot take constant time, however many records there are. Rows are read
-    only: change them with `update` and `insert`.
+    Creating a store and returning to the snapshot take constant time, whatever the number of records. Rows are
+    read-only: change them with `update` and `insert`.
 
     Args:
         snapshot: per table, the rows by id.
@@ -78,7 +78,7 @@ class Store:
         return row
 
     def update(self, table: str, row_id: int, **values: Any) -> Row:
-        """Change values of a row. Raises: KeyError for a row or a column that does not exist."""
+        """Change values of a row. Raises: KeyError if the row or a column does not exist."""
         row = self.get(table, row_id)
         if row is None or not values.keys() <= row.keys():
             raise KeyError(f"{table} has no row {row_id}, or the row lacks some of the columns {sorted(values)}.")
@@ -87,15 +87,15 @@ class Store:
         return changed
 
     def delete(self, table: str, row_id: int) -> None:
-        """Remove a row. Raises: KeyError for a row that does not exist."""
+        """Remove a row. Raises: KeyError if the row does not exist."""
         if self.get(table, row_id) is None:
             raise KeyError(f"{table} has no row {row_id}.")
         self._changed.setdefault(table, {})[row_id] = None
 
     def record_effect(self, effect: str, **content: Any) -> None:
-        """Record something that no later change undoes: a mail has been sent, money has been charged.
+        """Record an effect that no later change undoes, for example that a mail was sent or money was charged.
 
-        This counts as a change, whatever happens to the rows.
+        The effect counts as a change, whatever happens to the rows.
         """
         self._effects.append({"effect": effect, **content})
 
@@ -126,7 +126,7 @@ class Store:
         return {"changed": changed, "created": dict(self._created), "effects": list(self._effects)}
 
     def restore(self, data: Mapping[str, Any]) -> None:
-        """Load what `data` returned for a store with the same snapshot."""
+        """Load the changes that `data` returned for a store with the same snapshot."""
         self._changed = {table: dict(rows) for table, rows in data["changed"].items()}
         self._created, self._effects = dict(data["created"]), list(data["effects"])
 

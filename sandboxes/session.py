@@ -1,4 +1,4 @@
-"""The base of environments whose requests come one at a time: one call for each, right or wrong, then the next."""
+"""The base of environments with requests that come one at a time: each takes one call, right or wrong."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from typing_extensions import override
 from agentgym import Call, Checkpoint, Environment, Message, Outlook, Result, ResultStatus, Task, TaskError, ToolError
 
 OVER = "No more requests. Verdicts: "
-"""Begins the last line of the last request's result; a 1 or 0 per request follows, for the reward `session`. The agent
-never reads this line, because the episode ends with it, and cannot write it: every other result ends with a request or
-with a refusal in our own words or the framework's."""
+"""Begins the last line of the last request's result; a 1 or 0 for each request follows, for the reward `session`. The
+agent never reads this line, because it ends the episode, and cannot write it: every other result ends with a request or
+with a refusal from us or the framework.
+"""
 ANSWERED = frozenset({ResultStatus.OK, ResultStatus.TOOL_ERROR})
 """Statuses of calls that use up their request. After any other status the agent may try the request again."""
 
 
 class SessionEnvironment(Environment, ABC):
-    """Base of the environments with requests one at a time. What is isolated is up to the subclass.
+    """Base of the environments with requests one at a time. The subclass decides what is isolated.
 
     The first request is the task's prompt; each later one is the last line of the result before it. A call uses up its
-    request whether it does what was asked or not, and its result does not say which. After the last request the
+    request even if it does something else, and its result does not reveal this. After the last request the
     episode ends. A call that cannot be read, and a message without a call, use up no request.
 
     Task parameters: `requests`, texts, and `goals`, the required result of each request in the subclass's own form.
 
-    A subclass calls `check_open` first in its tool, and returns the result of `next_request`. It adds any further state
-    of its own in `state_key`, `checkpoint` and `restore`.
+    In its tool, a subclass first calls `check_open`, and at the end returns the result of `next_request`. It adds its
+    own state in `state_key`, `checkpoint` and `restore`.
     """
 
     reward = "session"
@@ -44,7 +45,7 @@ class SessionEnvironment(Environment, ABC):
         self._identity = b""
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Begin with the first request. Raises: TaskError for parameters that are not a session."""
+        """Begin with the first request. Raises: TaskError if the parameters are not valid."""
         requests: Any = task.parameters.get("requests")
         goals: Any = task.parameters.get("goals")
         if not _are_texts(requests) or not isinstance(goals, list | tuple) or len(goals) != len(requests):
@@ -75,8 +76,8 @@ class SessionEnvironment(Environment, ABC):
         """Use up the current request, and end the episode if it was the last.
 
         Args:
-            answer: the tool's answer, which must not reveal whether the request was done rightly.
-            right: whether the request was done rightly.
+            answer: the tool's answer, which must not reveal whether the request was done correctly.
+            right: whether the request was done correctly.
         Returns: the text of the result.
         """
         self._verdicts += "1" if right else "0"
@@ -88,7 +89,7 @@ class SessionEnvironment(Environment, ABC):
         return f"{answer}\n{line}" if answer else line
 
     async def call(self, call: Call) -> Result:
-        """Run one call; if it uses up no request, its result repeats the current request."""
+        """Run one call. If it does not use up its request, its result repeats the request."""
         result = await super().call(call)
         if result.status in ANSWERED or self.ended or not self._requests:
             return result
@@ -105,22 +106,22 @@ class SessionEnvironment(Environment, ABC):
         return [] if self.ended else [Message("user", self._requests[len(self._verdicts)])]
 
     async def potential(self) -> float | None:
-        """Return the share of the requests that were done rightly so far."""
+        """Return the share of the requests that were done correctly so far."""
         return self._verdicts.count("1") / len(self._requests)
 
     async def outlook(self) -> Outlook:
-        """Return the outlook: hopeless once a request was done wrongly; it needs one turn for each request left."""
+        """Return the outlook: hopeless after a wrong answer; needs one turn for each remaining request."""
         wrong = self._verdicts.find("0")
         hopeless = f"request {wrong + 1} was not done rightly" if wrong >= 0 else None
         return Outlook(hopeless, turns_needed=len(self._requests) - len(self._verdicts))
 
     def session_key(self, state: str) -> str:
-        """Hash of the task, of what was done rightly so far, and of the subclass's own state."""
+        """Return a hash of the task, the verdicts so far, and the subclass's own state."""
         text = f"{self._verdicts} {state}"
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=self._identity, digest_size=12).hexdigest()
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
-        """Reset, then continue after the requests that the checkpoint's `verdicts` cover."""
+        """Reset, then continue after the requests that have a verdict in the checkpoint."""
         await self.reset(task, seed=seed)
         self._verdicts = checkpoint.data["verdicts"]
         if len(self._verdicts) == len(self._requests):

@@ -1,4 +1,4 @@
-"""One step of an expert: the conversation up to a turn is shown, the next message is judged, and nothing is run."""
+"""One step of an expert: the agent sees the conversation up to a turn and writes the next message; nothing is run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _RECORDED = "This call is compared with the expert's. It is not run."
 
 
 class StepEnvironment(Environment):
-    """The history of somebody else's episode, after which the agent writes one message. In memory, not isolated.
+    """The agent sees the history of another episode, and writes one message. In memory, not isolated.
 
     `task.messages` is the history. `task.parameters["tools"]` are the schemas of the tools in that episode; a call is
-    recorded, not run, and ends the episode. Without schemas there is one tool, `answer`.
+    recorded, not run, and ends the episode. Without schemas, the only tool is `answer`.
     """
 
     reward = "action_similarity"

@@ -1,13 +1,13 @@
-"""Functions in many languages: how one is declared, compiled and called, with plain values in and out.
+"""Functions in many languages: how to declare, compile and call them, with plain values as arguments and results.
 
 The environments of `agentgym.sandboxes.code`, the reward `hidden_calls` and task sets share this package.
 
-value_types.py   the types of arguments and results, and what values are equal
+value_types.py   the types of arguments and results, and the equality of values
 wire.py          values as one line of text, which every driver reads and writes
 signature.py     a function's name, arguments and result
-language.py      what a language must say for itself; one module a language: c.py, cpp.py, java.py, ...
+language.py      the description of a language; each has a module: c.py, cpp.py, java.py, ...
 drivers/         the code in each language that reads calls and writes results
-function_task.py     what a task says about its function
+function_task.py     a task's description of its function
 called_function.py   builds a submission in a sandbox and calls its function
 """
 

@@ -1,8 +1,8 @@
 """Builds a submission in a sandbox, and calls its function with plain values, one call at a time.
 
 The submission can write any data as its result. The result is read as the declared type, and compared with the right
-value outside of the sandbox. So a submission gains nothing by exiting early, printing, threads, an `__eq__` of its own
-or taking over its process: it must send values that it computed.
+value outside of the sandbox. So a submission gains nothing by exiting early, printing, threads, a custom `__eq__` or
+control of its process: it must send values that it computed.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ async def language_snapshot(backend: Backend, spec: SandboxSpec, language: Langu
     """Return the files of a sandbox in which `build` works: the language's driver, compiled once per backend.
 
     The toolchain is tried on a function that returns its argument.
-    Raises: ToolchainFault naming the command that fails and what it says; SandboxError.
+    Raises: ToolchainFault naming the failed command and its output; SandboxError.
     """
     commands = (language.needs, language.prepare, language.build, language.run)
     parts = (spec, language.title, commands, sorted(language.driver_files().items()))

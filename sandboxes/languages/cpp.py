@@ -40,7 +40,7 @@ C_LIBRARY = frozenset(
     strrchr strsep strspn strstr strtod strtok strtol swab system tan tanh tgamma time tolower toupper trunc y0 y1 yn
     """.split()  # noqa: SIM905 - a list of words is read as words
 )
-"""Functions of the C library. A submission's function of the same name is an overload, whose address is ambiguous."""
+"""Functions of the C library. A submission's function with such a name is an overload, so its address is ambiguous."""
 
 
 def _files(signature: Signature) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ from .signature import Signature
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One call of the function, and its expected result; `tolerance`, relative, if the call sets one."""
+    """One call of the function, and its expected result. `tolerance`: relative; None if the call sets none."""
 
     arguments: list[Any]
     value: Any
@@ -25,7 +25,7 @@ class FunctionTask:
     """A function to write in one of several languages.
 
     Attributes:
-        signature: what it takes and returns.
+        signature: its name, arguments and result.
         languages: names of `LANGUAGES`, the default first.
     """
 
@@ -53,7 +53,7 @@ class FunctionTask:
     def cases(self, data: Any) -> list[Case]:
         """Read a list of {"arguments", "value"}, with "tolerance" if a call sets its own.
 
-        Raises: ValueError for one that some language cannot hold.
+        Raises: ValueError for a value that some language cannot represent.
         """
         if not isinstance(data, list | tuple):
             raise ValueError(f"{data!r:.120} is not a list of calls")

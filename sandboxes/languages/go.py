@@ -1,4 +1,4 @@
-"""Go: a function of the package main, whose declaration says how arguments are read."""
+"""Go: a function of the package main; its declaration determines how arguments are read."""
 
 from __future__ import annotations
 

@@ -20,16 +20,16 @@ class Language:
     Attributes:
         title: its name in a prompt.
         file: the submission's file.
-        needs: programs that the image must have.
+        needs: programs that the sandbox's image must have.
         run: the command that serves calls, for `sh`. Calls come on descriptor 3, results go to 4; a language that can
             use only the standard streams sets `standard_streams` and uses 0 and 1.
         stub: the declaration of the function to be written, with the types that it needs.
         harmless: a function that returns its one argument, an int.
         driver: files that do not depend on the function. `prepare` compiles them, once.
         files: files that depend on the function, such as a main program.
-        build: the command that compiles the submission; empty where nothing is compiled.
-        packaged: maps the submission to the text that is written to its file.
-        max_int: the largest int, in absolute value, that it can hold.
+        build: the command that compiles the submission; empty if nothing is compiled.
+        packaged: converts the submission to the text of its file.
+        max_int: the largest int, in absolute value, that the language can hold.
         prepare_cpu_s: processor time that `prepare` may take.
     """
 
@@ -56,7 +56,7 @@ class Language:
 def type_writer(
     scalars: Mapping[str, str], list_of: str, map_of: str, optional_of: str, boxed: Mapping[str, str] | None = None
 ) -> Callable[[ValueType], str]:
-    """Write types in a language, from patterns such as "Vec<{0}>". `boxed`: scalars inside of another type."""
+    """Write types in a language, from patterns such as "Vec<{0}>". `boxed`: the scalars' names inside another type."""
 
     def write(kind: ValueType) -> str:
         if kind.kind in scalars:

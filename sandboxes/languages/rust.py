@@ -1,4 +1,4 @@
-"""Rust: the types of the submission's own declaration say how arguments are read."""
+"""Rust: the types in the submission's own declaration determine how arguments are read."""
 
 from __future__ import annotations
 

@@ -75,7 +75,8 @@ class ValueType:
 
 
 def same_value(kind: ValueType, expected: Any, value: Any, *, tolerance: float = 1e-9) -> bool:
-    """Return whether a result is right. Floats may differ by `tolerance`, relative, and 1e-12, absolute.
+    """Return whether a result equals the expected value. Floats may differ by `tolerance`, relative, and 1e-12,
+    absolute.
 
     Declared floats are compared by tolerance alone, as in the benchmarks' own tests, even if both values are whole;
     `agentgym.reward.same_number` compares whole values exactly. Both values must be of the type; NaN equals nothing.

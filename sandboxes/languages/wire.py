@@ -43,7 +43,7 @@ def to_words(kind: ValueType, value: Any) -> list[str]:
 
 
 def from_words(kind: ValueType, text: str) -> Any:
-    """Return the value in a line that a submission may have written.
+    """Read a value from a line that a submission may have written.
 
     Raises: ValueError unless it is one value of the type.
     """
@@ -64,7 +64,7 @@ def _read(kind: ValueType, words: Iterator[str], most: int) -> Any:
 
 
 def _read_known(kind: ValueType, letter: str, rest: str, words: Iterator[str], most: int) -> Any:
-    """Return a value whose first word has been read. `most` bounds the counts: no value has more parts than words."""
+    """Return a value whose first word has been read. `most` limits the counts: each part takes a word."""
     match kind.kind, letter:
         case "int", "i" if _INTEGER.match(rest):
             return int(rest)
@@ -88,5 +88,5 @@ def _read_known(kind: ValueType, letter: str, rest: str, words: Iterator[str], m
 
 
 def line_of(kinds: Sequence[ValueType], values: Sequence[Any]) -> str:
-    """Return the arguments of one call."""
+    """Return the line that encodes the arguments of one call."""
     return " ".join(word for kind, value in zip(kinds, values, strict=True) for word in to_words(kind, value))

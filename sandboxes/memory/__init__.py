@@ -1,4 +1,4 @@
-"""Memory: sessions are read one at a time and forgotten; a question is answered from what was written down.
+"""Memory: sessions are read one at a time and forgotten; a question is answered from the agent's notes.
 
 bank.py         the entries, and how they are searched
 environment.py  `agentgym/memory-v1`

@@ -1,4 +1,4 @@
-"""A memory bank: short numbered texts, and a search by the words that they share with a query."""
+"""A memory bank: short numbered texts, and a search for texts that share words with a query."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class MemoryBank:
     Args:
         capacity: the largest number of entries at once.
         entries: the initial entries, by number.
-        next_number: the number of the next entry. A number is never given twice.
+        next_number: the number of the next entry. A number is never used again.
     """
 
     def __init__(self, capacity: int, entries: dict[int, str] | None = None, next_number: int = 1) -> None:
@@ -34,20 +34,21 @@ class MemoryBank:
         return number
 
     def update(self, number: int, text: str) -> None:
-        """Write an entry anew. Raises: ToolError if no entry has this number, or the text cannot be an entry."""
+        """Replace an entry's text. Raises: ToolError if no entry has this number, or the text cannot be an entry."""
         self._require(number)
         self.entries[number] = _entry(text)
 
     def delete(self, number: int) -> None:
-        """Delete an entry. Raises: ToolError if there is none with this number."""
+        """Delete an entry. Raises: ToolError if no entry has this number."""
         self._require(number)
         del self.entries[number]
 
     def search(self, query: str) -> list[str]:
-        """Return the entries that share the most telling words with a query, the best first. Entries without a shared
-        word are left out.
+        """Return the entries that share words with a query, the best match first. Entries without a shared word are
+        left out.
 
-        A word counts by its inverse document frequency, log(1 + n / n_with_it); of equal entries the older is first.
+        A word counts by its inverse document frequency, log(1 + n / n_with_it), so rare words count most. Among equal
+        entries, the older is first.
         """
         texts = {number: words(text) for number, text in self.entries.items()}
         n_with = Counter(word for text in texts.values() for word in text)
@@ -69,7 +70,7 @@ class MemoryBank:
 
 
 def words(text: str) -> set[str]:
-    """Return the words of a text, in lower case, without an 's."""
+    """Return the words of a text, in lower case, without a final 's."""
     return set(re.findall(r"\w+", re.sub(r"'s\b", "", text.casefold())))
 
 

@@ -1,4 +1,4 @@
-"""`agentgym/memory-v1`: what is worth remembering is written down session by session, and asked for at the end."""
+"""`agentgym/memory-v1`: an agent takes notes in several sessions, and answers a question from the notes at the end."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ANSWER = "Answer from the memory alone: search it, and answer by a word or a num
 
 
 class Memory(HasContexts, Environment):
-    """Sessions that the agent reads one after another as `manager`, each in a context of its own, then a question.
+    """The agent, as `manager`, reads sessions one after another, each in a new context; a question follows.
 
-    It takes nothing along from one context to the next but the memory's entries. The question is put in a last context,
-    to the role `answerer`, whose tools are `search` and `answer`. In memory, not isolated.
+    Only the memory's entries are kept from one context to the next. The question is asked in a last context, in the
+    role `answerer`, whose tools are `search` and `answer`. In memory, not isolated.
 
-    Task parameters: `sessions`, texts; `question`; `capacity`, of the memory (12); `needed`, for each fact that
-    the answer needs the words that an entry must have to hold it, for `potential`; `instructions`, texts by role, in
-    place of the default ones.
+    Task parameters: `sessions`, texts; `question`; `capacity`, the memory's largest number of entries (12); `needed`,
+    which `potential` reads: for each fact that the answer needs, the words of an entry that states it; `instructions`,
+    texts by role that replace the default ones.
     """
 
     reward = "answer_match"
@@ -118,13 +118,13 @@ class Memory(HasContexts, Environment):
         return "Answered."
 
     async def respond(self, message: Message) -> list[Message]:
-        """Take a message without a call as the answer to the question; before the question it answers nothing."""
+        """Treat a message without a call as the answer to the question; before the question, it has no effect."""
         if self.role == ANSWERER:
             return []
         return [Message("user", "Call add, update, delete or end_session.")]
 
     async def potential(self) -> float:
-        """Return the share of the facts needed for the answer that some entry holds; 1 where none is needed."""
+        """Return the share of the needed facts that an entry states; 1 if no fact is needed."""
         entries = [words(text) for text in self.bank.entries.values()]
         held = [any(fact <= entry for entry in entries) for fact in self._needed]
         return sum(held) / len(held) if held else 1.0
@@ -147,7 +147,7 @@ class Memory(HasContexts, Environment):
         self._offer_tools()
 
     def _offer_tools(self) -> None:
-        """Give the agent its role of now, and the tools of this role."""
+        """Give the agent its current role, and the tools of this role."""
         is_over = self._session >= len(self._sessions)
         self.role = ANSWERER if is_over else MANAGER
         mine = ("search", "answer") if is_over else ("add", "update", "delete", "end_session")

@@ -1,4 +1,4 @@
-"""An offline web: `agentgym/search-v1` browses it, `agentgym/search-retrieve-v1` has a retriever alone."""
+"""An offline web: `agentgym/search-v1` browses it, `agentgym/search-retrieve-v1` only has a retriever."""
 
 from .environment import Search, landmark
 from .index import open_library

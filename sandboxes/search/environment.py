@@ -1,4 +1,4 @@
-"""`agentgym/search-v1`: an offline web behind the tools of a browser: search, open, find, follow, answer."""
+"""`agentgym/search-v1`: an offline web with the tools of a browser: search, open, find, follow, answer."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Search(Environment):
     """Questions about the pages of a corpus, as on the web. Not isolated: no code runs, pages are text.
 
     Task parameters: `corpus`, an asset of JSON lines or the path of a corpus. Optional: `seed`, given to the asset;
-    `landmarks`, hashes of the titles that the question leads through, for `progress`; `results`, how many pages a
-    search shows; `retrieval`, false to take `search` away for this question (UR2 switches it by difficulty).
+    `landmarks`, hashes of the titles of the pages on the way to the answer, for `progress`; `results`, the number of
+    pages that a search shows; `retrieval`, false to disable `search` for this question (UR2 does so by difficulty).
 
     Args:
         retriever: `bm25`, `dense` or `hybrid`. `encoder`: the encoder of the dense part, see `index.dense.Encoder`.
-        reader: reads pages for the agent, which sees only what they say about the question; None shows the pages.
+        reader: summarizes pages for the agent, which then sees only the parts about the question; None shows the pages.
         results: number of pages that a search shows. `window_chars`: characters of a page shown at once.
-        max_searches: how often an episode may search; None for as often as its turns allow.
+        max_searches: the number of searches in an episode; None for no limit but its turns.
     """
 
     reward = "search"
@@ -60,7 +60,7 @@ class Search(Environment):
             )
         self._kind, self._encoder, self._reader = retriever, encoder, reader
         self._results, self._window_chars, self._max_searches = results, window_chars, max_searches
-        self._turn = asyncio.Lock()  # parallel calls of one turn happen in their order
+        self._turn = asyncio.Lock()  # parallel calls of one turn run in their order
         self._library: Library | None = None
         self._retriever: Retriever | None = None
         self._question, self._per_page = "", results
@@ -140,13 +140,13 @@ class Search(Environment):
         return "Answered."
 
     async def state_key(self) -> str | None:
-        """Hash of the corpus, the open page, and the texts seen so far, in any order."""
+        """Return a hash of the corpus, the open page, and the texts seen so far, in any order."""
         spent = self._searches if self._max_searches is not None else 0
         state = [self._digest(), self._here, sorted(self._seen_texts), sorted(self._known), self._may_search, spent]
         return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:32]
 
     async def potential(self) -> float | None:
-        """Share of the landmarks whose page was opened."""
+        """Return the share of the landmarks whose page was opened."""
         if not self._landmarks:
             return None
         return len(self._landmarks & self._opened) / len(self._landmarks)
@@ -237,12 +237,12 @@ class Search(Environment):
 
 
 def landmark(title: str) -> str:
-    """Return a title as in a task's `landmarks`: a hash, by which a title is recognised but cannot be read."""
+    """Return a title as in a task's `landmarks`: a hash, so that a title can be recognised but not read."""
     return hashlib.sha256(folded(title).encode()).hexdigest()[:16]
 
 
 def _readings(title: str) -> tuple[str, str]:
-    """Return the titles that a text can mean: itself, or the text between the brackets of a link."""
+    """Return the titles that a text can mean: the text itself, or the text inside a link's brackets."""
     return folded(title), folded(title.strip().removeprefix("[").removesuffix("]"))
 
 

@@ -77,7 +77,7 @@ class WebPage:
 
 
 def read_html(url: str, html: str) -> WebPage:
-    """Return the text of a page. Whatever the server sent, this never raises, and takes time linear in the length."""
+    """Return the text of a page. Never raises, whatever the server sent; the time is linear in the length."""
     reader = _Reader()
     reader.read(html)
     lines = (" ".join(line.split()) for line in "".join(reader.pieces).split("\n"))

@@ -25,19 +25,19 @@ _READABLE = ("text/html", "application/xhtml+xml", "text/plain")
 
 
 class LiveSearch(Environment):
-    """Pages of the real web, from an allow list. Not isolated: the content of pages, and that servers see the requests.
+    """Pages of the real web, from an allow list. Not isolated: the content of pages; and servers see the requests.
 
-    Not registered, because you decide which hosts may be reached: make a subclass with `allow`, and register that.
+    Not registered, because you decide which hosts may be reached: define a subclass with `allow`, and register it.
 
     Every request of the agent goes through the sandboxes' allow-list proxy, which resolves each name itself and refuses
-    private addresses; redirects are followed only to hosts on the list. Nothing on a page is run. Because the
+    private addresses; redirects are followed only to hosts on the list. No code on a page is run. Because the
     web changes, there is no state key, no checkpoint, and no replay.
 
     Args:
         allow: names and addresses as in SandboxSpec.network, for example ("en.wikipedia.org", "*.example.org");
             by default the class attribute.
-        retriever: address of a server that speaks Search-R1's protocol, for `search`; None for no search.
-        window_chars: characters of a page shown at once. `proxy`: makes the networks.
+        retriever: address of a server that speaks Search-R1's protocol, for `search`; None disables `search`.
+        window_chars: characters of a page shown at once. `proxy`: creates the networks.
     """
 
     reward = "search"
@@ -134,7 +134,7 @@ class LiveSearch(Environment):
         await super().close()
 
     async def _fetch(self, url: str) -> WebPage:
-        """Fetch a page. Raises: ToolError with the reason: a host that does not answer is part of the environment."""
+        """Fetch a page. Raises: ToolError with the reason: that a host fails is part of the environment."""
         if not self._allow:
             raise ToolError("No place of the web may be reached here.")
         try:

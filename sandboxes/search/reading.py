@@ -1,4 +1,4 @@
-"""Readers: they read a page for the agent, so that its context only holds text relevant to the question."""
+"""Readers: they read a page for the agent, so that the agent's context holds only text relevant to the question."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Reader(Protocol):
     """Reads a page for the agent."""
 
     async def read(self, title: str, text: str, question: str) -> str:
-        """Return what the page says about the question."""
+        """Return the parts of the page about the question."""
         ...
 
 
@@ -36,8 +36,10 @@ class ExtractiveReader:
         self._most = most
 
     async def read(self, title: str, text: str, question: str) -> str:
-        """Read a page, as Reader says."""
-        question_words = set(words(question)) - set(words(title))  # every sentence may repeat the title
+        """Return the chosen sentences of a page, as `Reader.read` describes."""
+        question_words = set(words(question)) - set(
+            words(title)
+        )  # without the title's words, because every sentence may repeat them
         every = [" ".join(sentence.split()) for sentence in sentences(text)]
         matches = [len(question_words & set(words(sentence))) for sentence in every]
         best = sorted(range(len(every)), key=lambda index: (-matches[index], index))[: self._most]
@@ -62,7 +64,7 @@ class PolicyReader:
         self._policy, self._sampling, self._piece_chars = policy, sampling, piece_chars
 
     async def read(self, title: str, text: str, question: str) -> str:
-        """See Reader. Raises: PolicyError if the model fails: an infrastructure failure, not the agent's."""
+        """See `Reader`. Raises: PolicyError if the model fails; this is an infrastructure failure, not the agent's."""
         starts = range(0, max(len(text), 1), self._piece_chars)[:MAX_PIECES]
         pieces = [text[at : at + self._piece_chars] for at in starts]
         replies = await asyncio.gather(*(self._ask(title, piece, question) for piece in pieces))

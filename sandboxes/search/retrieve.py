@@ -24,14 +24,14 @@ _TAG = re.compile(r"</?(information|search|answer|think)>", re.IGNORECASE)
 
 
 class SearchRetrieve(Environment):
-    """A question and a retriever that answers with whole passages. Not isolated: no code runs, passages are text.
+    """A question, and a retriever that returns whole passages. Not isolated: no code runs, passages are text.
 
     Meant for the call format `tags`. Task parameters: `corpus`, `seed` and `landmarks` as in Search; without a corpus,
     the retriever must be a server's address.
 
     Args:
         retriever: `bm25`, `dense`, `hybrid`, or the address of a server that speaks Search-R1's protocol.
-        encoder: the encoder of the dense part. `topk`: number of passages that a search gives; 3 in Search-R1.
+        encoder: the encoder of the dense part. `topk`: number of passages that a search returns; 3 in Search-R1.
     Source of the format: Jin et al. 2025, "Search-R1", arXiv:2503.09516.
     """
 
@@ -88,12 +88,12 @@ class SearchRetrieve(Environment):
         return "Answered."
 
     async def state_key(self) -> str | None:
-        """Hash of the corpus and of every passage seen so far, in any order."""
+        """Return a hash of the corpus and of every passage seen so far, in any order."""
         state = [self._corpus, sorted(self._seen_passages)]
         return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:32]
 
     async def potential(self) -> float | None:
-        """Share of the landmarks whose page was shown."""
+        """Return the share of the landmarks whose page was shown."""
         return len(self._landmarks & self._read) / len(self._landmarks) if self._landmarks else None
 
     async def checkpoint(self) -> Checkpoint | None:
@@ -110,7 +110,7 @@ class SearchRetrieve(Environment):
 
 
 def _passage(page: Page) -> str:
-    """Return a page on one line, behind its title, without tags that are the conversation's own.
+    """Return a page on one line, after its title, without the tags that the conversation itself uses.
 
     A removed tag is replaced by a space, so that the text around it cannot join into another tag.
     """

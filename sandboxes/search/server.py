@@ -1,4 +1,5 @@
-"""A corpus over HTTP on the loopback: pages with links for browsers, and `POST /retrieve` for Search-R1's clients.
+"""Serves a corpus over HTTP on the loopback interface: pages with links for browsers, and `POST /retrieve` for
+Search-R1's clients.
 
 python -m agentgym.sandboxes.search.server CORPUS --port 8000 --retriever hybrid
 """
@@ -38,8 +39,9 @@ class SearchServer:
     `async with SearchServer(library) as server:` listens at `server.url` until the block ends.
 
     Args:
-        library: see open_library. `retriever`: answers searches; by default BM25.
-        host: 127.0.0.1 unless other machines are to ask. Clients are not asked who they are. `port`: 0 for a free one.
+        library: see open_library. `retriever`: answers searches; BM25 by default.
+        host: 127.0.0.1, or another address to serve other machines; clients are not authenticated. `port`: 0 for a free
+            one.
     """
 
     def __init__(
@@ -110,7 +112,7 @@ class SearchServer:
             connection.start_next_cycle()
 
     async def _answer(self, request: h11.Request, body: bytes | None) -> tuple[int, str, bytes]:
-        """Return status, content type and content."""
+        """Return an answer's status, content type and content."""
         try:
             if body is None:
                 raise BadRequest(413, f"The body has more than {MAX_BODY_BYTES} bytes, which is the limit.")
@@ -139,7 +141,7 @@ class SearchServer:
         raise BadRequest(404, "There is no such page. Search at /search?q=...")
 
     async def _retrieve(self, body: bytes) -> dict[str, Any]:
-        """Answer Search-R1's protocol: `queries`, `topk` (default 3), `return_scores`."""
+        """Answer a request in Search-R1's protocol: `queries`, `topk` (default 3), `return_scores`."""
         try:
             request = json.loads(body)
             queries, topk = request["queries"], request.get("topk") or 3
@@ -168,7 +170,7 @@ class SearchServer:
 async def _request(
     connection: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> tuple[h11.Request | None, bytes | None]:
-    """Return the next request and its body; no request at the end, no body where it is too large."""
+    """Return the next request and its body; no request at the end, no body if it is too large."""
     request: h11.Request | None = None
     body, size = bytearray(), 0
     while True:

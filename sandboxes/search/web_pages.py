@@ -1,4 +1,4 @@
-"""The corpus as HTML: every text is escaped, links lead to the same server, nothing is loaded from elsewhere."""
+"""Renders the corpus as HTML: texts are escaped, links lead to the same server, nothing is loaded from elsewhere."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The scripted customer: answers questions, agrees, does what it is told with its telephone, and leaves.
+"""The scripted customer: answers questions, agrees, uses its telephone as told, and leaves.
 
-It looks for key words in the agent's messages, and so needs no model. It is a function of the conversation.
+It looks for key words in the agent's messages, so it needs no model. It depends only on the conversation.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def customer(wishes: Mapping[str, Any]) -> Callable[[Sequence[Message]], Message
     """Return the script of a customer.
 
     Args:
-        wishes: `requests`, sentences; the conversation begins with the first, and each later one is said once the
-            previous request is done or refused. `facts`, the customer's answers by a key word of the agent's question;
-            `request_facts` (optional), further facts for each request, which hold until the next request.
+        wishes: `requests`, sentences: the conversation begins with the first, and the customer says the next one when
+            the previous request is done or refused. `facts`, the customer's answers by a key word of the agent's
+            question; `request_facts` (optional), further facts for each request, which hold until the next request.
     Raises: ValueError if `request_facts` are given and their number differs from that of the `requests`.
     """
     requests: list[str] = list(wishes["requests"])
@@ -60,7 +60,7 @@ def customer(wishes: Mapping[str, Any]) -> Callable[[Sequence[Message]], Message
 
 
 def _use_of_phone(text: str) -> Call | None:
-    """Return the action on its telephone that the customer is told to take."""
+    """Return the action on the telephone that a text tells the customer to take."""
     for words, name in SETTINGS.items():
         if match := re.search(rf"\b(?:turn|switch) (?:{words} (on|off)|(on|off) {words})\b", text):
             return Call(name, {"on": (match[1] or match[2]) == "on"})

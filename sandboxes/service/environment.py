@@ -1,4 +1,4 @@
-"""`agentgym/service-v1`: an agent serves a customer with a hidden goal, by a policy and with tools over records."""
+"""`agentgym/service-v1`: an agent serves a customer with a hidden goal, under a policy and with tools over records."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ServiceDomain:
     """A kind of customer service.
 
     Attributes:
-        policy: what the agent must obey.
-        app: its tools. phone: makes what the customer holds in its hand, where the domain has that.
+        policy: the rules that the agent must obey.
+        app: its tools. phone: creates the customer's telephone, if the domain has one.
     """
 
     policy: str
@@ -39,17 +39,17 @@ DOMAINS: Mapping[str, ServiceDomain] = {
 
 
 class Service(StoreEnvironment):
-    """Retail, travel and telecom: a policy, tools over records, a customer with a goal of its own. Nothing is isolated.
+    """Retail, travel and telecom: a policy, tools over records, a customer with a hidden goal. Nothing is isolated.
 
-    Everything is in memory, and no code of the agent runs. The agent has the tools of its domain from the reset on. The
+    Everything is in memory, and no code of the agent runs. The agent has the tools of its domain from the start. The
     episode ends when the customer leaves, or the agent hands over to a human.
 
-    Task parameters: `domain`; `records`, `seed` and `goal` as of `agentgym/apps-v1`; `customer`, an object that the
+    Task parameters: `domain`; `records`, `seed` and `goal` as for `agentgym/apps-v1`; `customer`, an object that the
     agent never sees: `persona` and `wants`, texts, `requests`, `facts` and `request_facts` of the scripted customer,
     and `phone_id` in telecom; `behaviour`, fields of `UserBehaviour` (optional).
 
     Args:
-        user: the policy that plays the customer: a Policy, or the name and options of a registered one, as
+        user: the policy that plays the customer: a Policy, or the name and options of a registered one, such as
             `{"name": "chat_api", "base_url": ..., "model": ...}`. By default the scripted customer.
     """
 
@@ -107,7 +107,7 @@ class Service(StoreEnvironment):
 
     @property
     def user(self) -> SimulatedUser:
-        """Return the customer. Raises: RuntimeError before the reset."""
+        """Return the customer. Raises: RuntimeError before `reset`."""
         if self._user is None:
             raise RuntimeError("The customer does not exist before reset. Call reset first.")
         return self._user
@@ -117,7 +117,7 @@ class Service(StoreEnvironment):
         return {**super().counts(), **self.user.report()}
 
     async def state_key(self) -> str | None:
-        """Hash of the task, of the changes, of the results seen, and of the conversation with the customer."""
+        """Return a hash of the task, the changes, the results seen, and the conversation with the customer."""
         return self._observed.key(str(self.store.data()), str(self.user.data()["messages"]))
 
     async def checkpoint(self) -> Checkpoint | None:
@@ -136,7 +136,7 @@ class Service(StoreEnvironment):
         await super().close()
 
     def _make_user(self, wishes: Any, behaviour: Any, domain: ServiceDomain) -> SimulatedUser:
-        """Make the customer. Raises: KeyError, TypeError, ValueError for parameters that describe no customer."""
+        """Create the customer. Raises: KeyError, TypeError or ValueError if the parameters describe no customer."""
         phone = domain.phone(self.store, int(wishes["phone_id"])) if domain.phone is not None else None
         policy = self._policy or ScriptedPolicy(customer(wishes), name="customer")
         persona, wants = str(wishes["persona"]), str(wishes["wants"])

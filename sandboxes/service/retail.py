@@ -1,4 +1,4 @@
-"""Retail: orders of clothes and things for the house."""
+"""Retail: orders of clothes and household goods."""
 
 from __future__ import annotations
 

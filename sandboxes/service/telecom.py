@@ -90,10 +90,10 @@ class TelecomApp(StoreApp):
 
 
 class Phone(Environment):
-    """The telephone in a customer's hand, for the customer alone. In memory, so nothing is isolated.
+    """A customer's telephone, which only the customer can use. In memory, so nothing is isolated.
 
     Args:
-        store: the records of the episode. phone_id: the row that is this telephone.
+        store: the records of the episode. phone_id: the id of this telephone's row.
     """
 
     def __init__(self, store: Store, phone_id: int) -> None:

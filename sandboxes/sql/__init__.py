@@ -1,4 +1,4 @@
-"""Databases behind tools, one module an engine: questions, text to SQL, changes, and sessions of both."""
+"""Databases behind tools, a module per engine: questions, text to SQL, changes, and sessions of these."""
 
 from .duck import SqlDuckDb
 from .environment import Sql, SqlQuery

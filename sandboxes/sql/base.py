@@ -1,4 +1,4 @@
-"""What the sandboxed SQL environments share: a database in a sandbox, and what the agent has seen of it."""
+"""The base of the sandboxed SQL environments: a database in a sandbox, and the results that the agent has seen."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_JUDGED_ROWS = 10_000
 
 
 class SqlEnvironment(Environment, ABC):
-    """A database in a sandbox, and the tools to see what tables it has. Subclasses add the others, and an engine.
+    """A database in a sandbox, and tools that show its tables. Subclasses add other tools, and an engine.
 
     Args:
         limits: fields of `SqlLimits`, such as `max_rows=50` or `memory_mib=2048`.
@@ -58,7 +58,7 @@ class SqlEnvironment(Environment, ABC):
         return [Message("system", system), *task.opening()]
 
     def spec_for(self, content: bytes) -> SandboxSpec:
-        """Return the sandbox in which a database of this size has room."""
+        """Return the spec of a sandbox that has room for a database of this size."""
         assert self.sandbox is not None
         return self.limits.spec(
             self.sandbox, len(content), disk_per_byte=self.disk_per_byte, memory_per_byte=self.memory_per_byte
@@ -102,7 +102,9 @@ class SqlEnvironment(Environment, ABC):
         return answer
 
     async def _ask(self, method: str, *arguments: Any) -> Any:
-        """Send one request to the engine. Raises: ToolError with its refusal; SandboxDied if it does not answer."""
+        """Send one request to the engine. Raises: ToolError if the engine refuses it; SandboxDied if it does not
+        answer.
+        """
         if self._database is None:
             raise SandboxError("The SQL environment was used before reset. Call reset first.")
         try:

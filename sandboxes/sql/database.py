@@ -1,4 +1,4 @@
-"""The SQLite database that a task names, as the bytes of its file."""
+"""Returns the SQLite database that a task names, as the bytes of its file."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ CACHED_FILE_BYTES = 16 * 2**20
 
 
 def database_of(task: Task) -> bytes:
-    """Return an SQLite file, from the task's parameters.
+    """Return the content of the SQLite file that the task's parameters name.
 
-    Either `database`, the name of an asset such as "sql/store" or the path of an SQLite file (and `seed`, an integer
-    given to the asset); or `tables`, a list of `{"name", "columns": [[name, type], ...], "rows": [[...], ...]}`.
+    The parameters are either `database`, the name of an asset such as "sql/store" or the path of an SQLite file (and
+    `seed`, an integer given to the asset); or `tables`, a list of `{"name", "columns": [[name, type], ...], "rows":
+    [[...], ...]}`.
 
     Raises: TaskError if there is no such database.
     """
@@ -52,7 +53,7 @@ def database_of(task: Task) -> bytes:
 
 @lru_cache(maxsize=8)
 def _read(name: str, changed_ns: int, size: int) -> bytes:
-    """Return a file's bytes; the other arguments tell one version of it from another."""
+    """Return a file's bytes. The other arguments distinguish versions of the file in the cache."""
     return Path(name).read_bytes()
 
 

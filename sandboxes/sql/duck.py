@@ -15,10 +15,10 @@ ENGINE = GuestModule(__package__, "guest", "guest_source", "guest_duckdb")
 
 
 class SqlDuckDb(ReadOnlySqlEnvironment):
-    """Text to SQL on DuckDB in a sandbox, read-only. Not isolated: who can read what within the database.
+    """Text to SQL on DuckDB in a sandbox, read-only. Not isolated: access within the database.
 
-    DuckDB itself is shut off: no files, no extensions, no settings, one thread, 128 MB. Task parameters as of
-    `agentgym/sql-v1`; an SQLite database is taken over table by table, without its views. Needs the extra `sql`.
+    DuckDB itself is locked down: no files, no extensions, no settings, one thread, 128 MB. Task parameters as for
+    `agentgym/sql-v1`; an SQLite database is copied table by table, without its views. Needs the extra `sql`.
     """
 
     sandbox = SandboxSpec(

@@ -1,4 +1,4 @@
-"""`agentgym/sql-v1` and `agentgym/sql-query-v1`: an SQLite database inside the sandbox, and tools to question it."""
+"""`agentgym/sql-v1` and `agentgym/sql-query-v1`: an SQLite database inside the sandbox, and tools to query it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from .reading import ReadOnlySqlEnvironment
 
 
 class Sql(ReadOnlySqlEnvironment):
-    """Questions about an SQLite database, read-only, inside a sandbox. Not isolated: who can read what within the file.
+    """Questions about an SQLite database, read-only, inside a sandbox. Not isolated: access within the file.
 
     Task parameters: `database`, the name of an asset such as "sql/store" or the path of an SQLite file;
-    `seed`, an integer given to the asset (optional); `show_schema`, true puts the tables and their
+    `seed`, an integer given to the asset (optional); `show_schema`, true to put the tables and their
     columns into the system message (optional). Or `tables`, with their rows (see `database.py`).
     """
 
@@ -26,10 +26,10 @@ class Sql(ReadOnlySqlEnvironment):
 
 
 class SqlQuery(ReadOnlySqlEnvironment):
-    """Text to SQL: the answer is a query, tried on SQLite in a sandbox. Not isolated: who can read what in the file.
+    """Text to SQL: the answer is a query, tried on SQLite in a sandbox. Not isolated: access within the file.
 
-    Task parameters as of `agentgym/sql-v1`. The submitted query is not run here: the judge runs it in an
-    environment that the agent never touched, on other databases too if the task's truth names some.
+    Task parameters as for `agentgym/sql-v1`. The submitted query is not run here: the judge runs it in a new
+    environment, and also on other databases if the task's truth names any.
     """
 
     reward = "sql_execution"

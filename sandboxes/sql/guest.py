@@ -1,7 +1,7 @@
 """Runs inside the sandbox: opens the database read-only and answers questions about it.
 
-Standard library only: this text is sent to the sandbox's interpreter as it stands. The SQL it is given is
-hostile; whatever it does ends here, in a process that holds nothing but a copy of the database.
+Uses only the standard library, because this file is sent to the sandbox's interpreter unchanged. The SQL is hostile; it
+can do no harm outside this process, which holds only a copy of the database.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 
 READ_ONLY_PRAGMAS = {"table_info", "table_xinfo", "table_list", "foreign_key_list", "index_list", "index_info"}
 HEAP_LIMIT = "PRAGMA hard_heap_limit=67108864"
-STEPS = 1_000  # instructions of SQLite's virtual machine between two checks of the clock, in a judge's query
+STEPS = 1_000  # in a judge's query: instructions of SQLite's virtual machine between two checks of the clock
 # functions refused because they load code, or make replays differ
 REFUSED_FUNCTIONS = {"load_extension", "fts3_tokenizer", "random", "randomblob"}
 LIMITS = {
@@ -31,7 +31,7 @@ class QueryRefused(Exception):
 
 
 class Database:
-    """One read-only connection. Rows, characters and processor seconds of a query are bounded."""
+    """One read-only connection. A query's rows, characters and processor seconds are limited."""
 
     ALLOWED = "SELECT statement"
     REFUSAL = "Only SELECT is allowed: the database is read-only."
@@ -39,7 +39,7 @@ class Database:
     def __init__(
         self, connection: sqlite3.Connection, max_rows: int, max_chars: int, timeout_s: float, max_columns: int = 2_000
     ) -> None:
-        """Take over a connection, opened with `isolation_level=None`."""
+        """Use a connection that was opened with `isolation_level=None`."""
         self._max_rows, self._max_chars, self._timeout_s = max_rows, max_chars, timeout_s
         self._deadline = 0.0
         self._steps = 0
@@ -56,7 +56,7 @@ class Database:
 
     @classmethod
     def of_file(cls, path: str, max_rows: int, max_chars: int, timeout_s: float, max_columns: int = 2_000) -> Database:
-        """Open a file that does not change. Bounds the memory of SQLite in the whole process: only for a sandbox."""
+        """Open a file that does not change. Limits SQLite's memory in the whole process: only for a sandbox."""
         connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True, isolation_level=None)
         connection.execute(HEAP_LIMIT).fetchall()
         return cls(connection, max_rows, max_chars, timeout_s, max_columns)
@@ -68,7 +68,7 @@ class Database:
         return ", ".join(self._names)
 
     def describe(self, table: str) -> str:
-        """Columns with their types, and what they refer to: `customer_id INTEGER -> customers.id`."""
+        """Return the columns with their types and references: `customer_id INTEGER -> customers.id`."""
         known = {name.casefold(): name for name in self._names}
         if table.casefold() not in known:
             raise QueryRefused(f"There is no table {table[:60]!r}. Tables: {self.tables()}.")
@@ -78,16 +78,16 @@ class Database:
         return ", ".join(f"{row[1]} {row[2]}".strip() + target.get(row[1], "") for row in columns)
 
     def schema(self) -> str:
-        """Every table with its columns, one line each."""
+        """Return every table with its columns, one line per table."""
         return "\n".join(f"{name}({', '.join(self._columns(name))})" for name in self._names)
 
     def query(self, sql: str) -> str:
-        """Rows, one a line, values separated by ` | `. Raises: QueryRefused with what SQLite said."""
+        """Return the rows, one per line, values separated by ` | `. Raises: QueryRefused with SQLite's message."""
         text: str = self._run(sql, lambda cursor: self._lines(_read_only(cursor)))
         return text
 
     def rows(self, sql: str, most: int) -> dict[str, object]:
-        """For judges: at most so many rows as plain data, whether there are more, SQLite's steps, how many columns."""
+        """Return, for judges, at most `most` rows as plain data, whether more exist, SQLite's steps, the columns."""
         self._steps = 0
 
         def tick() -> bool:
@@ -103,7 +103,7 @@ class Database:
         return {"rows": plain_rows, "more": len(rows) > most, "steps": self._steps, "columns": columns}
 
     def _run(self, sql: str, read):  # type: ignore[no-untyped-def]
-        """Execute one statement and read what it gives. Raises: QueryRefused."""
+        """Execute one statement and read its result with `read`. Raises: QueryRefused."""
         self._deadline = time.thread_time() + self._timeout_s
         try:
             return read(self._connection.execute(sql))
@@ -129,7 +129,7 @@ class Database:
         return "\n".join(lines) if lines else "[no rows]"
 
     def _explain(self, error: str, sql: str) -> str:
-        """Return what SQLite said, and what helps to write the query again."""
+        """Return SQLite's message, with hints for a better query."""
         if "not authorized to use function" in error:
             return f"The function {error.split(':')[-1].strip()} is not available here."
         if "not authorized" in error or "authorization denied" in error or "prohibited" in error:
@@ -167,7 +167,7 @@ def _read_only(cursor: sqlite3.Cursor) -> sqlite3.Cursor:
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
-    """Allow reading and nothing else: no writes, no ATTACH, no PRAGMA that changes or reveals the machine."""
+    """Allow only reading: no writes, no ATTACH, no PRAGMA that changes or reveals the machine."""
     if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE):
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_FUNCTION and second not in REFUSED_FUNCTIONS:
@@ -181,7 +181,7 @@ EMPTY_TEXT = "''"  # how a row of one empty text is written
 
 
 def cell(value: object) -> str:
-    """Return a value on one line: text as it is without line breaks, NULL for nothing, bytes by their number."""
+    """Return a value on one line: text without its line breaks, NULL for a missing value, and bytes as their count."""
     if value is None:
         return "NULL"
     if isinstance(value, bytes):
@@ -190,5 +190,5 @@ def cell(value: object) -> str:
 
 
 def plain(value: object) -> object:
-    """Return a value as JSON can carry it: bytes as their hexadecimal digits behind an `x`."""
+    """Return a value that JSON can represent: bytes become an `x` and hexadecimal digits."""
     return f"x'{value.hex()}'" if isinstance(value, bytes) else value

@@ -1,6 +1,6 @@
-"""Runs inside a sandbox once for each database: makes a small PostgreSQL cluster that holds an SQLite file's tables.
+"""Runs inside a sandbox once for each database: creates a small PostgreSQL cluster with the tables of an SQLite file.
 
-Standard library only. Its files are then the template from which every episode's sandbox is forked.
+Uses only the standard library. Every episode's sandbox is then forked from the cluster's files.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ ROWS_AT_ONCE = 200
 
 
 def make_cluster(binaries: str, path: str) -> None:
-    """Make the cluster, load the tables of an SQLite file into it, and stop the server. Raises: RuntimeError."""
+    """Create the cluster, load the tables of an SQLite file into it, and stop the server. Raises: RuntimeError."""
     with open("/work/no_sysv.c", "w") as file:
         file.write(SHIM_SOURCE)
     _run(["cc", "-shared", "-fPIC", "-O1", "-o", SHIM, "/work/no_sysv.c"], {})
@@ -109,7 +109,7 @@ def make_cluster(binaries: str, path: str) -> None:
 
 
 def _keep_one_database(binaries: str) -> None:
-    """Copy of the system's tables, of which a cluster has three, are most of its size."""
+    """Drop the other databases: a cluster has three copies of the system's tables, which make up most of its size."""
     statements = (
         "UPDATE pg_database SET datistemplate = false;",
         "ALTER DATABASE template1 RENAME TO world;",

@@ -1,6 +1,6 @@
-"""Runs inside the sandbox: DuckDB in memory, filled from an SQLite file and then shut off from everything else.
+"""Runs inside the sandbox: DuckDB in memory, filled from an SQLite file and then locked down.
 
-Needs the package duckdb, which the sandbox is shown for this environment. The SQL it is given is hostile.
+Needs the package duckdb, which this environment makes visible in the sandbox. The SQL is hostile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CHARS_OF_A_VALUE = 100_000
 
 
 class DuckDatabase:
-    """One connection. SELECT alone is allowed; rows, characters, seconds and memory of a query are bounded."""
+    """One connection. Only SELECT is allowed; a query's rows, characters, seconds and memory are limited."""
 
     def __init__(self, path: str, max_rows: int, max_chars: int, timeout_s: float, memory_mb: int = 128) -> None:
         import duckdb
@@ -75,7 +75,7 @@ class DuckDatabase:
         return ", ".join(self._names)
 
     def describe(self, table: str) -> str:
-        """Columns with their types, and what they refer to."""
+        """Return the columns with their types and references."""
         known = {name.casefold(): name for name in self._names}
         if table.casefold() not in known:
             raise QueryRefused(f"There is no table {table[:60]!r}. Tables: {self.tables()}.")
@@ -83,11 +83,11 @@ class DuckDatabase:
         return ", ".join(f"{row[0]} {row[1]}{self._links[name].get(row[0], '')}" for row in self._described(name))
 
     def schema(self) -> str:
-        """Every table with its columns, one line each."""
+        """Return every table with its columns, one line per table."""
         return "\n".join(f"{name}({', '.join(row[0] for row in self._described(name))})" for name in self._names)
 
     def query(self, sql: str) -> str:
-        """Rows, one a line, values separated by ` | `. Raises: QueryRefused with what DuckDB said."""
+        """Return the rows, one per line, values separated by ` | `. Raises: QueryRefused with DuckDB's message."""
         rows = self._run(sql, self._max_rows + 1)
         lines: list[str] = []
         room = self._max_chars
@@ -101,7 +101,7 @@ class DuckDatabase:
         return "\n".join(lines) if lines else "[no rows]"
 
     def rows(self, sql: str, most: int) -> dict[str, object]:
-        """For judges: at most so many rows as plain data, and whether there are more. Steps are not counted."""
+        """Return, for judges, at most `most` rows as plain data, and whether there are more. Steps are not counted."""
         rows = self._run(sql, most + 1)
         return {
             "rows": [[_plain(value) for value in row] for row in rows[:most]],
@@ -126,7 +126,7 @@ class DuckDatabase:
             raise QueryRefused("Only SELECT is allowed: the database is read-only.")
         self._watch.begin()
         try:
-            if any(word in sql.casefold() for word in CHANCE):  # makes chance the same in every episode
+            if any(word in sql.casefold() for word in CHANCE):  # makes random values the same in every episode
                 self._connection.execute("SELECT setseed(0.5)")
             return self._connection.execute(statements[0]).fetchmany(most)
         except self._duckdb.InterruptException as error:
@@ -138,14 +138,19 @@ class DuckDatabase:
         except self._duckdb.Error as error:
             hint = f" Tables: {self.tables()}." if isinstance(error, self._duckdb.CatalogException) else ""
             raise QueryRefused(f"DuckDB: {_first_line(error)}{hint}") from error
-        except (RuntimeError, ValueError, OverflowError, MemoryError) as error:  # of the Python values it makes
+        except (
+            RuntimeError,
+            ValueError,
+            OverflowError,
+            MemoryError,
+        ) as error:  # raised by the Python values that DuckDB creates
             raise QueryRefused(f"The result cannot be shown: {_first_line(error)}") from error
         finally:
             self._watch.end()
 
 
 class Watch:
-    """Interrupts what takes too long, from a thread that sleeps otherwise: a thread for each query costs a query."""
+    """Interrupts queries that take too long, from one sleeping thread: starting a thread takes as long as a query."""
 
     def __init__(self, timeout_s: float, interrupt) -> None:  # type: ignore[no-untyped-def]
         self._timeout_s, self._interrupt = timeout_s, interrupt
@@ -156,7 +161,7 @@ class Watch:
         self._begun.release()
 
     def end(self) -> None:
-        """Nothing is interrupted once this returns."""
+        """End the watch. No query is interrupted after this returns."""
         self._over.release()
         self._seen.acquire()
 
@@ -170,7 +175,7 @@ class Watch:
 
 
 def _plain(value: object) -> object:
-    """Return a value as JSON can carry it: what is neither number nor text becomes the text that Python makes of it."""
+    """Return a value that JSON can represent: a value that is neither number nor text becomes Python's text for it."""
     if value is None or isinstance(value, (bool, int, float)):
         return value if not isinstance(value, bool) else int(value)
     if isinstance(value, bytes):

@@ -1,7 +1,7 @@
 """Runs inside the sandbox: starts the PostgreSQL server on a prepared cluster, and serves it as the user `agent`.
 
-Standard library only. The agent's user owns the tables and is nothing more: no superuser, so the server itself refuses
-files, programs and settings; whatever got past that would find a sandbox that holds nothing but its own database.
+Uses only the standard library. The agent's user owns the tables and is no superuser, so the server itself refuses
+files, programs and settings. SQL that got past this would still be in a sandbox that holds only its own database.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ORDER BY a.attnum"""
 
 
 def start_server(binaries: str) -> None:
-    """Start the server unless it runs, and wait until it answers. Raises: Lost if it does not."""
+    """Start the server if it is not running, and wait until it answers. Raises: Lost if it does not."""
     if _runs():
         return  # the server may be recovering from a killed backend; a second server would ruin the cluster
     for left_over in (f"{CLUSTER}/postmaster.pid", SOCKET, f"{SOCKET}.lock"):
@@ -58,7 +58,7 @@ def start_server(binaries: str) -> None:
 
 
 def _runs() -> bool:
-    """Return whether the process that the cluster's lock file names is a server.
+    """Return whether the process named in the cluster's lock file is a PostgreSQL server.
 
     Raises: OSError if /proc cannot be read.
     """
@@ -73,11 +73,11 @@ def _runs() -> bool:
 
 
 class PostgresDatabase:
-    """The agent's session, and one of the guest's own that reads the catalogue and the final state."""
+    """The agent's session, and the guest's own session, which reads the catalogue and the final state."""
 
     def __init__(self, binaries: str, max_rows: int, max_chars: int, timeout_s: float) -> None:
         self._binaries, self._max_rows, self._max_chars, self._timeout_s = binaries, max_rows, max_chars, timeout_s
-        self._functions = False  # once there are functions, a SELECT may write
+        self._functions = False  # once functions exist, a SELECT may write
         self._connect()
 
     def _connect(self) -> None:
@@ -99,7 +99,7 @@ class PostgresDatabase:
         return ", ".join(self._names("'r','p','v','m'"))
 
     def describe(self, table: str) -> str:
-        """Columns with their types, and what they refer to."""
+        """Return the columns with their types and references."""
         known = {name.casefold(): name for name in self._names("'r','p','v','m'")}
         if table.casefold() not in known:
             raise QueryRefused(f"There is no table {table[:60]!r}. Tables: {self.tables()}.")
@@ -107,7 +107,7 @@ class PostgresDatabase:
         return ", ".join(f"{name} {kind}{link or ''}" for name, kind, link in rows)
 
     def schema(self) -> str:
-        """Every table with its columns, one line each."""
+        """Return every table with its columns, one line per table."""
         lines = []
         for name in self._names("'r','p','v','m'"):
             columns = self._ask(COLUMNS.format(name.replace("'", "''")))
@@ -115,7 +115,7 @@ class PostgresDatabase:
         return "\n".join(lines)
 
     def execute(self, sql: str) -> dict[str, object]:
-        """Run one statement, as `WritableDatabase.execute` does. Raises: QueryRefused with what the server said."""
+        """Run one statement, as `WritableDatabase.execute` does. Raises: QueryRefused with the server's message."""
         reply = self._run(sql, self._max_rows + 1)
         if reply.too_long:
             raise QueryRefused("A row of the result is too long. Ask for less.")
@@ -125,7 +125,7 @@ class PostgresDatabase:
         return {"text": text, "open": self._agent.status != "I", "wrote": wrote, "undone": reply.tag == "ROLLBACK"}
 
     def rows(self, sql: str, most: int) -> dict[str, object]:
-        """For judges: at most so many rows as plain data, and whether there are more. Steps are not counted."""
+        """Return, for judges, at most `most` rows as plain data, and whether there are more. Steps are not counted."""
         reply = self._run(sql, most + 1)
         if reply.columns is None or reply.too_long:
             raise QueryRefused("Nothing to compare: write one SELECT statement with rows of ordinary length.")
@@ -134,16 +134,16 @@ class PostgresDatabase:
         return {"rows": rows, "more": len(reply.rows) > most, "steps": None, "columns": len(kinds)}
 
     def is_open(self) -> str:
-        """ "" outside of a transaction, "open" in one, "broken" in one that has failed."""
+        """Return "" outside a transaction, "open" inside one, and "broken" inside a failed one."""
         return {"T": "open", "E": "broken"}.get(self._agent.status, "")
 
     def rollback(self) -> None:
-        """Undo what was not committed."""
+        """Roll back the open transaction."""
         if self._agent.status != "I":
             self._run("ROLLBACK", 0)
 
     def state(self) -> str:
-        """Hash of every table's committed contents."""
+        """Return a hash of every table's committed content."""
 
         def tables() -> Iterator[tuple[str, list[str], Iterator[list[object]]]]:
             for name in self._names("'r'"):
@@ -204,9 +204,7 @@ class PostgresDatabase:
 
 
 def _value(raw, kind: int):  # type: ignore[no-untyped-def]
-    """Return a value by its type: whole numbers, numbers, truth as 1 and 0; all others as the text that the server
-    sends.
-    """
+    """Return a value by its type: numbers as such, booleans as 1 and 0, others as the server's text."""
     if raw is None:
         return None
     text = raw.decode("utf-8", "replace")

@@ -1,6 +1,6 @@
 """Runs inside the sandbox: one table of whole numbers in memory, which statements may read and change.
 
-Standard library only. Nothing in it is random and no clock runs, so the numbers are the whole state.
+Uses only the standard library. Nothing is random and no clock is read, so the numbers are the whole state.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ CLOCKS = {
 
 
 class NumberTable(Database):
-    """The table `stock`: a row for each city, and a column of whole numbers for each item.
+    """The table `stock`: it has a row for each city, and a column of whole numbers for each item.
 
-    Only SELECT and UPDATE are allowed. Rows and their cities stay: numbers are all that can change.
+    Only SELECT and UPDATE are allowed, and only numbers can change, not the cities.
     """
 
     ALLOWED = "statement"
@@ -26,7 +26,7 @@ class NumberTable(Database):
 
     @classmethod
     def in_sandbox(cls, *arguments: object) -> NumberTable:
-        """Make a table as the constructor does, and bound the memory of SQLite in the whole process."""
+        """Create a table as the constructor does, and limit SQLite's memory in the whole process."""
         table = cls(*arguments)  # type: ignore[arg-type]
         table._connection.set_authorizer(None)
         table._connection.execute(HEAP_LIMIT).fetchall()
@@ -46,7 +46,7 @@ class NumberTable(Database):
         """Make the table.
 
         Args:
-            items, cities: names of columns, and of rows in alphabetical order.
+            items, cities: names of the columns, and of the rows in alphabetical order.
             numbers: row by row.
         """
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -63,7 +63,7 @@ class NumberTable(Database):
     def run(self, sql: str) -> dict[str, object]:
         """Run one statement.
 
-        Returns: `text` for the agent, `refused` if it was, and the `numbers` afterwards, row by row.
+        Returns: `text` for the agent, `refused` (whether it was), and the `numbers` afterwards, row by row.
         """
         refused = False
         try:
@@ -81,13 +81,13 @@ class NumberTable(Database):
         return f"Changed {cursor.rowcount} row{'' if cursor.rowcount == 1 else 's'}."
 
     def _explain(self, error: str, sql: str) -> str:
-        """Short: the agent knows the one table there is."""
+        """Return SQLite's message without hints: the agent knows the only table."""
         explanation = super()._explain(error, "")
         return explanation.partition(". Tables:")[0].rstrip(".") + "."
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
-    """Return reading, and changing numbers; no other tables, transactions, settings or clocks."""
+    """Allow reading, and changing numbers; no other tables, transactions, settings or clocks."""
     if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE):
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_UPDATE and first == "stock" and second != "city":

@@ -1,7 +1,7 @@
-"""Runs inside the sandbox: an SQLite file as tables that another engine can take over.
+"""Runs inside the sandbox: reads an SQLite file as tables that another engine can load.
 
-Standard library only. SQLite lets any value stand in any column; other engines do not, so the type of a column is
-that of the values in it.
+Uses only the standard library. SQLite allows any value in any column and other engines do not, so a column's type is
+determined by its values.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 
 class SourceTable:
-    """One table: `columns` as (name, kind), kind one of integer, real, blob, text; `key` columns; `links`."""
+    """One table: `columns` as (name, kind), where kind is integer, real, blob or text; `key` columns; `links`."""
 
     def __init__(self, connection: sqlite3.Connection, name: str) -> None:
         self.name = name
@@ -26,13 +26,13 @@ class SourceTable:
         ]
 
     def rows(self) -> Iterator[tuple[object, ...]]:
-        """Return the rows as they fit the columns, one after another: a large table need not fit into memory."""
+        """Yield the rows, converted to the columns' types, one at a time: a large table need not fit into memory."""
         for row in self._connection.execute(f"SELECT * FROM {quote(self.name)}"):
             yield tuple(_fitting(value, kind) for value, kind in zip(row, self._kinds))  # noqa: B905
 
 
 def source_tables(path: str) -> list[SourceTable]:
-    """Every table of an SQLite file, by name."""
+    """Return every table of an SQLite file by name."""
     connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     listing = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
@@ -41,12 +41,12 @@ def source_tables(path: str) -> list[SourceTable]:
 
 
 def quote(name: str) -> str:
-    """Return a name as SQL writes it."""
+    """Return a name in SQL's quotes."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def _types_in(connection: sqlite3.Connection, table: str, column: str) -> set[str]:
-    """SQLite's names of the types of the values in a column, without null."""
+    """Return SQLite's names of the types of a column's values, without null."""
     listing = connection.execute(f"SELECT DISTINCT typeof({quote(column)}) FROM {quote(table)}")
     return {kind for (kind,) in listing} - {"null"}
 

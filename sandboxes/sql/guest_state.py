@@ -1,4 +1,4 @@
-"""Runs inside the sandbox: the contents of a database as one hash, the same for every engine that holds the same."""
+"""Runs inside the sandbox: hashes the content of a database; the hash is the same for every engine."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import json
 
 
 def state_of(tables) -> str:  # type: ignore[no-untyped-def]
-    """Hash over tables, in any order, each a name, its column names, and its rows in any order.
+    """Return a hash of tables in any order; each is a name, its column names, and its rows in any order.
 
-    Letter case of names does not count, and neither do the order of rows, the difference of 3 and 3.0, or digits of a
-    number beyond the ninth.
+    The hash ignores the letter case of names, the order of rows, the difference between 3 and 3.0, and a number's
+    digits after the ninth.
     """
     parts = []
     for name, columns, rows in tables:

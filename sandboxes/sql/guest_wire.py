@@ -1,7 +1,9 @@
-"""Runs inside the sandbox: the PostgreSQL frontend protocol, version 3, over a Unix socket, as far as a guest needs it.
+"""Runs inside the sandbox: the PostgreSQL frontend protocol, version 3, over a Unix socket, reduced to what a guest
+needs.
 
-Standard library only. Source: PostgreSQL documentation, chapter "Frontend/Backend Protocol". The extended query is
-used throughout: it takes one statement at a time, and stops at a number of rows.
+Uses only the standard library. Source: PostgreSQL documentation, chapter "Frontend/Backend Protocol". The extended
+    query is
+used throughout: it runs one statement at a time, and stops after a given number of rows.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ class ServerError(Exception):
 
 
 class Lost(Exception):
-    """The connection ended: the server has gone, or has ended it."""
+    """The connection ended: the server stopped, or closed it."""
 
 
 class QueryReply:
-    """What a statement gave: `columns` as (name, type), `rows` of bytes or None, its `tag`, whether there is `more`."""
+    """A statement's result: `columns` as (name, type), `rows` of bytes or None, its `tag`, whether it has `more`."""
 
     def __init__(self) -> None:
         self.columns: list[tuple[str, int]] | None = None
@@ -36,7 +38,7 @@ class QueryReply:
 
 
 class PostgresConnection:
-    """One session of a user. `status` is I outside of a transaction, T in one, E in one that has failed."""
+    """One session of a user. `status` is I outside a transaction, T inside one, E inside a failed one."""
 
     def __init__(self, path: str, user: str, database: str, timeout_s: float = 10.0) -> None:
         self._path = path
@@ -50,9 +52,9 @@ class PostgresConnection:
         self._read_until_ready(QueryReply())
 
     def execute(self, sql: str, most: int = 0, timeout_s: float = 60.0) -> QueryReply:
-        """Run one statement and read at most so many rows, 0 for all.
+        """Run one statement and read at most `most` rows; 0 for all.
 
-        Raises: ServerError with what the server said; Lost. Cancelled after `timeout_s`, which is a ServerError too.
+        Raises: ServerError with the server's message, also after `timeout_s`, when the statement is cancelled; Lost.
         """
         text = sql.encode("utf-8", "replace")
         if b"\0" in text:

@@ -1,6 +1,6 @@
-"""Runs inside the sandbox: an SQLite database that may be changed, with transactions, on the episode's own copy.
+"""Runs inside the sandbox: an SQLite database, the episode's own copy, that may be changed, with transactions.
 
-Standard library only. Time stands still in it, and nothing is random: the same statements give the same database.
+Uses only the standard library. The clock is fixed and nothing is random, so the same statements give the same database.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .guest_state import state_of
 NOW = "2026-01-01 12:00:00"
 CLOCKS = ("date", "time", "datetime", "julianday", "unixepoch", "strftime")
 CURRENT = {"current_timestamp": "datetime", "current_date": "date", "current_time": "time"}
-MORE_PAGES = 4_096  # pages of 4 KiB that may be added to those that the database had
+MORE_PAGES = 4_096  # pages of 4 KiB that may be added to the database
 STATE_S, PAGES_A_SECOND = 5.0, 2_000  # time for hashing all tables, and pages hashed per second
 CHANGES = {
     *(sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE),
@@ -25,7 +25,7 @@ CHANGES = {
 
 
 class WritableDatabase(Database):
-    """One connection that may change its file, and nothing else. Foreign keys are enforced."""
+    """One connection that may change its file but nothing else. Foreign keys are enforced."""
 
     ALLOWED = "statement"
     REFUSAL = "That is not allowed here: change tables, indexes and views of this database, and nothing else."
@@ -34,7 +34,7 @@ class WritableDatabase(Database):
     def of_file(
         cls, path: str, max_rows: int, max_chars: int, timeout_s: float, max_columns: int = 2_000
     ) -> WritableDatabase:
-        """Open a file. Bounds the memory of SQLite in the whole process: only for a sandbox."""
+        """Open a file. Limits SQLite's memory in the whole process, so use it only in a sandbox."""
         connection = sqlite3.connect(path, isolation_level=None)
         connection.execute(HEAP_LIMIT).fetchall()
         return cls(connection, max_rows, max_chars, timeout_s, max_columns)
@@ -55,10 +55,10 @@ class WritableDatabase(Database):
     def execute(self, sql: str) -> dict[str, object]:
         """Run one statement.
 
-        Returns: `text` for the agent, `open` while a transaction is, `wrote` unless it only read, `undone` if it ended
-            a transaction without effect.
+        Returns: `text` for the agent, `open` if a transaction is open, `wrote` unless it only read, `undone` if it
+            rolled a transaction back.
 
-        Raises: QueryRefused with what SQLite said.
+        Raises: QueryRefused with SQLite's message.
         """
         before = self._connection.total_changes
         rows, changed = self._run(sql, lambda cursor: (cursor.description and self._lines(cursor), cursor.rowcount))
@@ -70,17 +70,17 @@ class WritableDatabase(Database):
         return {"text": text, "open": self._connection.in_transaction, "wrote": wrote, "undone": undone}
 
     def is_open(self) -> str:
-        """ "open" in a transaction, else "". SQLite ends one by itself after some errors."""
+        """Return "open" inside a transaction, else "". SQLite itself ends a transaction after some errors."""
         return "open" if self._connection.in_transaction else ""
 
     def rollback(self) -> None:
-        """Undo what was not committed."""
+        """Roll back the open transaction."""
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
             self._list()
 
     def state(self) -> str:
-        """Hash of every table's contents as they are now."""
+        """Return a hash of every table's current content."""
 
         def tables(_: object):  # type: ignore[no-untyped-def]
             listing = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
@@ -109,7 +109,7 @@ class WritableDatabase(Database):
 
 
 def _stop_the_clock(connection: sqlite3.Connection) -> None:
-    """Let "now" be one moment, so that an episode can be replayed."""
+    """Make "now" a fixed moment, so that an episode can be replayed."""
     reader = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
 
     def fixed(name: str):  # type: ignore[no-untyped-def]
@@ -132,14 +132,14 @@ def _stop_the_clock(connection: sqlite3.Connection) -> None:
 
 
 def _authorize(action: int, first: str | None, second: str | None, database: str | None, _: object) -> int:
-    """Return reading and changing this database; no ATTACH, no triggers, no temporary or virtual tables, no PRAGMA."""
+    """Allow reading and changing this database; no ATTACH, no triggers, no temporary or virtual tables, no PRAGMA."""
     if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE):
         return sqlite3.SQLITE_OK
     if action in CHANGES and database in (None, "main"):
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_ALTER_TABLE and first == "main":
         return sqlite3.SQLITE_OK
-    # a renaming does this; SQLite refuses it to other statements
+    # renaming a table does this; SQLite refuses it to other statements
     if action == sqlite3.SQLITE_UPDATE and first == "sqlite_temp_master":
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_FUNCTION and second not in REFUSED_FUNCTIONS:

@@ -19,15 +19,15 @@ class SqlInProcess(Environment):
     """Text to SQL on SQLite in the training process itself, read-only. Nothing is isolated by the kernel here.
 
     The engine and its guard are the same as in the sandbox: an authorizer that allows reading only, and limits on rows,
-    characters, values and time (two seconds a query). Missing are a limit on memory (a query may sort gigabytes in its
-    two seconds), a limit on processor time (queries block the event loop meanwhile), and a second barrier in case
-    SQLite itself has a vulnerability. The file format can be attacked too: open only databases of your own. For
+    characters, values and time (two seconds a query). There is no limit on memory (a query may sort gigabytes in its
+    two seconds) or on processor time (a query blocks the event loop), and no second barrier if SQLite itself has a
+    vulnerability. SQLite can also be attacked through the file: open only databases of your own. For
     policies that may be hostile use `agentgym/sql-query-v1`, with the same tools and the same tasks.
 
-    Task parameters as of `agentgym/sql-v1`.
+    Task parameters as for `agentgym/sql-v1`.
 
     Args:
-        limits: fields of `SqlLimits`; those of a sandbox have no effect.
+        limits: fields of `SqlLimits`; those for a sandbox have no effect.
     """
 
     reward = "sql_execution"
@@ -74,12 +74,14 @@ class SqlInProcess(Environment):
         return "Submitted."
 
     async def rows(self, sql: str) -> dict[str, Any]:
-        """Return a query's result, as `rows` of `agentgym/sql-query-v1`. For judges; not a tool. Raises: ToolError."""
+        """Return a result like `rows` of `agentgym/sql-query-v1`. For judges; not a tool. Raises:
+        ToolError.
+        """
         answer: dict[str, Any] = _answer(self._opened().rows, sql, MAX_JUDGED_ROWS)
         return answer
 
     async def state_key(self) -> str | None:
-        """Hash of the database and of every result seen so far, in any order."""
+        """Return a hash of the database and of every result seen so far, in any order."""
         return self._observed.key()
 
     async def checkpoint(self) -> Checkpoint | None:

@@ -1,4 +1,4 @@
-"""How much an SQL environment shows, how long a query may take, and how large the sandbox of a database is."""
+"""Limits of an SQL environment: the size of results, the time of a query, and the size of the sandbox."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class SqlLimits:
     """Options of every SQL environment that runs in a sandbox, given to its constructor.
 
     Attributes:
-        max_rows, max_chars: how much of a result the agent is shown.
+        max_rows, max_chars: the rows and characters of a result that the agent is shown.
         query_s: seconds a query may take; on SQLite, seconds of processor time.
         max_columns: the most columns of a table or a result on SQLite, whose own limit is 2,000.
         memory_mib, disk_mib: limits of the sandbox; by default the environment's own, and more for a large database.
@@ -35,11 +35,11 @@ class SqlLimits:
                 raise TaskError(f"The SQL environment's option {name} must be a number above 0, not {value!r}.")
 
     def spec(self, base: SandboxSpec, size: int, *, disk_per_byte: float, memory_per_byte: float) -> SandboxSpec:
-        """Return the sandbox for a database of `size` bytes: `base`, enlarged by powers of two so that few specs are in
-        use.
+        """Return the sandbox spec for a database of `size` bytes: `base`, enlarged by powers of two so that there are
+        few different specs.
 
         Args:
-            disk_per_byte, memory_per_byte: what the engine needs for each byte of the file.
+            disk_per_byte, memory_per_byte: the engine's need for each byte of the file.
         """
         disk, memory = base.disk_mib, base.memory_mib
         while disk < size * disk_per_byte / MIB + SLACK_MIB:

@@ -23,13 +23,13 @@ CLUSTERS_KEPT = 16
 
 
 class SqlPostgres(WritableSqlEnvironment):
-    """Changes to a database on a PostgreSQL server of its own, in a sandbox. Not isolated: who may change what in it.
+    """Changes to a database on its own PostgreSQL server, in a sandbox. Not isolated: access within the database.
 
-    The server comes from Debian's package `postgresql`, or from /usr/bin or /usr/local/bin. It is
-    prepared once for each database (seconds; needs a C compiler, `cc`), and each episode starts from a fork of its
-    files. The agent's user owns the tables and is no superuser. Unlike in `agentgym/sql-write-v1`, the clock runs.
+    The server is Debian's package `postgresql`, or is found in /usr/bin or /usr/local/bin. It is prepared once for each
+    database, which takes seconds and needs a C compiler, `cc`; each episode starts from a fork of its files. The
+    agent's user owns the tables and is no superuser. Unlike in `agentgym/sql-write-v1`, the clock runs.
 
-    Task parameters as of `agentgym/sql-v1`; an SQLite database is taken over table by table, with keys and links.
+    Task parameters as for `agentgym/sql-v1`; an SQLite database is copied table by table, with keys and links.
     """
 
     task_set = "sql/changes-postgres-v1"
@@ -72,7 +72,7 @@ class SqlPostgres(WritableSqlEnvironment):
 
     async def _cluster(self, content: bytes, digest: str, binaries: str) -> Snapshot:
         if self.backend is None:
-            return await self._prepared(content, binaries)  # says what is missing
+            return await self._prepared(content, binaries)  # reports what is missing
         return await shared_snapshot(
             self.backend, "postgres", digest, lambda: self._prepared(content, binaries), kept=CLUSTERS_KEPT
         )
@@ -94,7 +94,7 @@ class SqlPostgres(WritableSqlEnvironment):
 
 @cache
 def server_programs() -> str:
-    """Return the folder of PostgreSQL's own programs, the newest version's; empty if there is none."""
+    """Return the folder of PostgreSQL's own programs, the newest version's; "" if there is none."""
     versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: path.parts[4].zfill(4))
     others = [Path(folder, "postgres") for folder in ("/usr/bin", "/usr/local/bin", "/usr/pgsql/bin")]
     servers = [path for path in (*others, *versions) if path.with_name("initdb").exists() and path.exists()]

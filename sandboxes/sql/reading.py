@@ -1,4 +1,4 @@
-"""SQL environments that an agent questions and cannot change: their state is what the agent has seen."""
+"""SQL environments that an agent queries and cannot change: their state is the results that the agent has seen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ENGINE = GuestModule(__package__, "guest")
 
 
 class ReadOnlySqlEnvironment(SqlEnvironment):
-    """A read-only SQLite database in a sandbox. Not isolated: who can read what within the file.
+    """A read-only SQLite database in a sandbox. Not isolated: access within the file.
 
     Subclasses add the tool that ends the episode, and may override `open_database` with another engine.
     """
@@ -27,7 +27,7 @@ class ReadOnlySqlEnvironment(SqlEnvironment):
         return self._observed.add(await self._ask("query", sql))
 
     async def state_key(self) -> str | None:
-        """Hash of the database and of every result seen so far, in any order."""
+        """Return a hash of the database and of every result seen so far, in any order."""
         return self._observed.key()
 
     async def checkpoint(self) -> Checkpoint | None:

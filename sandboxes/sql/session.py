@@ -28,11 +28,11 @@ ENGINE = GuestModule(__package__, "guest", "guest_session")
 
 
 class StockSession(SessionEnvironment):
-    """What the sandboxed environment and the one in this process share. Not isolated in itself: see the subclasses.
+    """Base of the sandboxed environment and the one in this process. The subclasses decide what is isolated.
 
-    Task parameters, beside those of every session: `items`, `cities` and `numbers`, the table `stock` row by row. A
-    goal is `{"answer": text}`, what the result must show while nothing changes, or `{"cell": [city, item], "number":
-    n}`: that cell must hold n afterwards, and no other cell may have changed in this turn.
+    Task parameters, in addition to those of every session: `items`, `cities` and `numbers`, the table `stock` row by
+    row. A goal is `{"answer": text}`: the result must show the text, and nothing may change; or `{"cell": [city, item],
+    "number": n}`: that cell must hold n afterwards, and no other cell may have changed in this turn.
 
     Args:
         limits: fields of `SqlLimits`, such as `max_rows=50`.
@@ -46,7 +46,7 @@ class StockSession(SessionEnvironment):
         self._numbers: list[int] = []
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Make the table. Raises: TaskError for parameters that are not a table."""
+        """Create the table. Raises: TaskError if the parameters do not describe a table."""
         self._items, self._cities, self._numbers = _table_of(task)
         opening = await super().reset(task, seed=seed)
         await self.open_table()
@@ -57,7 +57,7 @@ class StockSession(SessionEnvironment):
 
     @abstractmethod
     async def open_table(self) -> None:
-        """Make the table anew with the current numbers."""
+        """Create a new table with the current numbers."""
 
     def table_arguments(self) -> tuple[Any, ...]:
         """Return the arguments of `NumberTable`."""
@@ -87,7 +87,7 @@ class StockSession(SessionEnvironment):
         return self._numbers == expected
 
     async def state_key(self) -> str | None:
-        """Hash of the task, of every number, and of what was done rightly so far."""
+        """Return a hash of the task, every number, and the verdicts so far."""
         return self.session_key(str(self._numbers))
 
     async def checkpoint(self) -> Checkpoint | None:
@@ -100,9 +100,9 @@ class StockSession(SessionEnvironment):
 
 
 class SqlSession(StockSession):
-    """Requests on one SQLite table in a sandbox. Isolated: the engine, which runs whatever SQL the agent writes.
+    """Requests on one SQLite table in a sandbox. Isolated: the engine, which runs the agent's SQL.
 
-    Task parameters as of `StockSession`.
+    Task parameters as for `StockSession`.
     """
 
     task_set = "sql/session-v1"
@@ -123,7 +123,7 @@ class SqlSession(StockSession):
     async def sql(self, statement: str) -> str:
         """Run one SELECT or UPDATE."""
         self.check_open()
-        assert self._table is not None  # made by reset
+        assert self._table is not None  # created by reset
         try:
             reply = await self._table.call("run", statement)
         except GuestStopped as error:
@@ -138,10 +138,10 @@ class SqlSession(StockSession):
 class SqlSessionInProcess(StockSession):
     """Requests on one SQLite table in the training process itself. Nothing is isolated by the kernel here.
 
-    The engine and its guard are the same as in the sandbox. As in `agentgym/sql-inprocess-v1`, a limit on memory and a
-    second barrier are missing: use it for trusted policies.
+    The engine and its guard are the same as in the sandbox. As in `agentgym/sql-inprocess-v1`, there is no limit on
+    memory and no second barrier, so use it for trusted policies.
 
-    Task parameters as of `StockSession`.
+    Task parameters as for `StockSession`.
     """
 
     task_set = "sql/session-inprocess-v1"
@@ -158,7 +158,7 @@ class SqlSessionInProcess(StockSession):
     def sql(self, statement: str) -> str:
         """Run one SELECT or UPDATE."""
         self.check_open()
-        assert self._table is not None  # made by reset
+        assert self._table is not None  # created by reset
         return self.judged(self._table.run(statement))
 
     async def close(self) -> None:

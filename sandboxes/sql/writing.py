@@ -1,4 +1,4 @@
-"""`agentgym/sql-write-v1`: an SQLite database that the agent may change, judged by what is in it at the end."""
+"""`agentgym/sql-write-v1`: an SQLite database that the agent may change, judged by its content at the end."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ ENGINE = GuestModule(__package__, "guest", "guest_state", "guest_write")
 
 
 class WritableSqlEnvironment(SqlEnvironment):
-    """A database in a sandbox that the agent may change. Not isolated: who may change what within the database.
+    """A database in a sandbox that the agent may change. Not isolated: access within the database.
 
-    BEGIN, COMMIT, ROLLBACK and SAVEPOINT are statements like any other; without BEGIN each is committed at once. What
-    is not committed when the episode ends is rolled back. Subclasses may override `open_database` with another engine.
+    BEGIN, COMMIT, ROLLBACK and SAVEPOINT are statements like any other; without BEGIN each is committed at once. An
+    open transaction is rolled back when the episode ends. Subclasses may override `open_database` with another engine.
     """
 
     sandbox = SandboxSpec(memory_mib=256, processes=16, disk_mib=64, preload=("json", "re", "sqlite3"))
@@ -32,7 +32,7 @@ class WritableSqlEnvironment(SqlEnvironment):
         self._committed: list[str] = []  # statements whose effect is committed
         self._pending: list[str] = []  # statements of the open transaction
         self._state = ""  # hash of the committed state
-        self._unsure = False  # a statement was cut off, and may or may not have had its effect
+        self._unsure = False  # a statement was interrupted, and may or may not have had its effect
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Put the task's database into a fresh sandbox. Raises: TaskError if there is no such database."""
@@ -69,13 +69,13 @@ class WritableSqlEnvironment(SqlEnvironment):
         return str(await self._ask("state"))
 
     async def state_key(self) -> str | None:
-        """Hash of what is committed, of the open transaction's statements, and of the results seen, in any order."""
+        """Return a hash of the committed state, the transaction's statements, and the results seen in any order."""
         return self._observed.key(self._state, *self._pending)
 
     async def checkpoint(self) -> Checkpoint | None:
         """Return the committed statements, those of the open transaction, and the results seen.
 
-        None once a statement was interrupted from outside, because its effect is unknown.
+        None after a statement was interrupted from outside, because its effect is unknown.
         """
         if self._unsure:
             return None
@@ -87,13 +87,13 @@ class WritableSqlEnvironment(SqlEnvironment):
         for statement in checkpoint.data["committed"]:
             await self._execute(statement)
         for statement in checkpoint.data["pending"]:
-            with suppress(ToolError):  # repeats the statement that failed the transaction
+            with suppress(ToolError):  # the checkpoint may include the statement that failed the transaction
                 await self._execute(statement)
         self._observed.restore(checkpoint.data)
 
     @property
     def _losses(self) -> int:
-        """Return how often the engine was lost with its open transaction."""
+        """Return how often the engine ended and lost its open transaction."""
         return self._database.losses if self._database else 0
 
     async def _execute(self, sql: str) -> str:
@@ -101,12 +101,12 @@ class WritableSqlEnvironment(SqlEnvironment):
         try:
             reply = await self._ask("execute", sql)
         except asyncio.CancelledError:
-            self._unsure, self._pending = True, []  # the session has ended, and an open transaction with it
+            self._unsure, self._pending = True, []  # the session has ended, and its open transaction too
             raise
         except ToolError:
             how = "" if self._losses != losses or not self._pending else await self._ask("is_open")
             if not how:
-                self._pending = []  # the engine or its end has rolled the transaction back
+                self._pending = []  # the engine, or its end, has rolled the transaction back
             elif how == "broken":
                 self._pending.append(sql)
             raise
@@ -124,9 +124,10 @@ class WritableSqlEnvironment(SqlEnvironment):
 
 
 class SqlWrite(WritableSqlEnvironment):
-    """Changes to an SQLite database, with transactions, in a sandbox. Not isolated: who may change what in the file.
+    """Changes to an SQLite database, with transactions, in a sandbox. Not isolated: access within the file.
 
-    Task parameters as of `agentgym/sql-v1`. The state that `finish` tells is judged: it hashes what every table holds.
+    Task parameters as for `agentgym/sql-v1`. The state in the result of `finish` is judged: a hash of every table's
+    content.
     """
 
     task_set = "sql/changes-v1"

@@ -1,8 +1,8 @@
-"""Runs tests of any language by a command, if a task names a runner, and judges them by the printed report.
+"""Runs tests of any language by a command, if a task names a runner, and reads the outcomes from the printed report.
 
-The report is text, and tests can print too. Three measures counter a forged report: a test reported as failed anywhere
-has failed; a test that must fail is among the others, under a random name; and before a patch earns reward, its tests
-are run once more with other values in their assertions, which the gold patch does not pass.
+The report is text, and tests can print text too. Three measures counter a forged report: a test reported as failed
+anywhere has failed; a test that must fail is among the others, under a random name; and before a patch earns reward,
+its tests are run once more with other values in their assertions, which the gold patch does not pass.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ASSERTION = re.compile(r"assert|expect|should|check|require|equal|[!=]=", re.I)
 COMPARED = re.compile(r"[!=]==?\s*-?$")
 IMPORT = re.compile(r"^\s*(#\s*include|import|use|from|package)\b|\brequire\s*\(\s*['\"]")
 NAMED = re.compile(r"\b(it|test|describe|suite|TEST)\s*\(\s*$")
-"""Matches the text before the name of a test; a control keeps the name."""
+"""Matches the text before a test's name, which a control must not change."""
 BEGINS = re.compile(
     r"\b(it|test|TEST\w*|Test)\s*\(|\bfunc\s+Test|#\[\w*:*\w*test\b|@\w*Test\b|\bdef\s+test|\bmain\s*\("
 )
@@ -41,7 +41,7 @@ PLAIN_LETTER = re.compile(r"\\\w+|%[-+ #0-9.]*\w|(?P<letter>[A-Za-z0-9])")
 async def run_command(
     sandbox: Sandbox, parameters: RepositoryParameters, *, cpu_s: int, timeout_s: float, max_bytes: int = MAX_REPORT
 ) -> ExecResult:
-    """Run the tests' command in the repository."""
+    """Run the task's test command in the repository."""
     command = f"ulimit -t {cpu_s}\n{parameters.test_command}"
     return await sandbox.exec(
         ["sh", "-c", in_environment(command)],
@@ -62,7 +62,7 @@ async def judged_report(
 ) -> tuple[Report, bool]:
     """Return the runner's report, and whether it is forged: a test that must fail is reported as passed.
 
-    The report is empty if it lacks that test, or if the run did not finish.
+    The report is empty if the test that must fail is missing, or if the run did not finish.
 
     Args:
         patterns: match the test files.
@@ -88,12 +88,12 @@ async def judged_report(
 async def write_controls(
     sandbox: Sandbox, truth: Mapping[str, Any], seed: int, seen: Mapping[str, str]
 ) -> dict[str, str]:
-    """Change a value in one assertion of each test: in lines that the agent has not seen, or in any if it has seen all.
+    """Change a value in one assertion of each test, if possible in a line that the agent has not seen.
 
     Args:
         seen: the test files as the agent had them, by path.
-    Returns: the tests to be mended, which must now fail, by their unchanged ids. Empty without a gold patch, which is
-        needed to find the tests that pass nevertheless.
+    Returns: the unchanged ids of the tests to fix, which must now fail. Empty without a gold patch, which is needed to
+        find those that still pass.
     """
     if not truth.get("gold"):
         return {}
@@ -112,8 +112,8 @@ async def write_controls(
 def control_text(source: str, rng: random.Random, known: Collection[str] = ()) -> str:
     """Return a test file of any language with another value in one line of each test that asserts.
 
-    The compared value is changed, else the last literal; equal literals stay equal. Only one line is changed, because a
-    patch that makes only some assertions pass would fail at another one. `known`: lines that are left unchanged.
+    The compared value is changed, or else the last literal; equal literals stay equal. Only one line is changed, so
+    that a patch that forges the outcome of other assertions too is detected. `known`: lines that stay unchanged.
     """
     salt = rng.getrandbits(64)
     lines = source.split("\n")
@@ -130,7 +130,7 @@ def control_text(source: str, rng: random.Random, known: Collection[str] = ()) -
 
 
 def _literal_to_change(line: str) -> re.Match[str] | None:
-    """Return the value that an assertion compares; a text rather than the 0 that means equality."""
+    """Return the value that an assertion compares; a text is preferred to the 0 that means equality."""
     if IMPORT.search(line) or not ASSERTION.search(line):
         return None
     literals = [literal for literal in LITERAL.finditer(line) if not NAMED.search(line[: literal.start()])]
@@ -155,7 +155,7 @@ def _other(literal: str, rng: random.Random) -> str:
 async def files_of_tests(sandbox: Sandbox, patterns: Sequence[str]) -> dict[str, str]:
     """Return the texts of the test files by path.
 
-    Raises: SandboxError if not all files can be listed: the controls that detect cheats are made of all test files.
+    Raises: SandboxError if not all files can be listed: the controls, which detect cheats, need all test files.
     """
     command = ["find", ".", "-type", "f", "-not", "-path", "./.git/*", "-print0"]
     listing = await sandbox.exec(command, cwd=ROOT, env=QUIET, timeout_s=60, max_output_bytes=MAX_LISTING)

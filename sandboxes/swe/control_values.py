@@ -1,6 +1,6 @@
-"""Chooses what a control has instead of its test's content: another value, error, or row of parameters.
+"""Chooses the value, error or parameter row that a control has instead of its test's own.
 
-The replacement does not reveal a control: a value has the same type and size, if these are known.
+The replacement does not reveal that a test is a control: a value has the same type and size, if these are known.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from typing import Any
 
 ERRORS = (ZeroDivisionError, IndexError, EOFError, TimeoutError, ImportError)
-"""Errors that a control expects instead of its test's expected error: few classes derive from these."""
+"""Errors that a control expects instead of its test's expected error. Few classes derive from these."""
 
 STEPS = (2, 4, 6, 12)
-"""Steps to a different number: an object that equals all even numbers, or all of similar size, equals that one too."""
+"""Differences to another number. An object that equals all even numbers, or all of similar size, equals it too."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterRow:
-    """One set of arguments of a parametrised test. `parts`: of its id, by the names of arguments; `own_id`: given by
-    the test."""
+    """One set of arguments of a parametrised test. `parts`: its id's parts by argument name; `own_id`: the id that the
+    test gives it.
+    """
 
     index: int
     values: Mapping[str, ast.expr]
@@ -41,8 +42,8 @@ class ParameterRow:
 
 
 def rows_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, ParameterRow]:
-    """Return the rows of a test with one decorator `parametrize`, by their ids, as pytest makes them; without those
-    whose ids are not plain.
+    """Return the rows of a test with one `parametrize` decorator, by their pytest ids; rows without a plain id are left
+    out.
     """
     marks = [node for node in function.decorator_list if isinstance(node, ast.Call) and _called(node) == "parametrize"]
     if len(marks) != 1 or len(marks[0].args) != 2:
@@ -89,7 +90,7 @@ def _row(index: int, node: ast.expr, names: Sequence[str]) -> ParameterRow | Non
 
 
 def _part(name: str, index: int, value: Any) -> str | None:
-    """Return the part of an id that stands for an argument; None for a text that pytest would escape."""
+    """Return the part of an id that represents an argument; None for a text that pytest would escape."""
     if isinstance(value, str):
         return value if value.isascii() and value.isprintable() and "\\" not in value else None
     if isinstance(value, bytes):
@@ -113,7 +114,7 @@ def is_literal(node: ast.expr) -> bool:
 
 
 def related(name: str, values: Sequence[ast.expr | None], rng: random.Random) -> str:
-    """Return an expression that is not equal to what a name or expression stands for, of its type if its values are
+    """Return an expression that does not equal a name's or expression's value, of the same type if its values are
     known.
     """
     types = {type(ast.literal_eval(value)) for value in values if value is not None and is_literal(value)}
@@ -125,7 +126,7 @@ def related(name: str, values: Sequence[ast.expr | None], rng: random.Random) ->
 
 
 def other_error(node: ast.expr, rng: random.Random) -> str:
-    """Return the name of an exception that is neither one that a test expects, nor derived from it, nor its base."""
+    """Return the name of an exception that is neither the expected one nor its subclass or base."""
     expected = [getattr(builtins, name.id, None) for name in ast.walk(node) if isinstance(name, ast.Name)]
     classes = [each for each in expected if isinstance(each, type)]
     free = [e for e in ERRORS if not any(issubclass(e, each) or issubclass(each, e) for each in classes)]
@@ -133,9 +134,7 @@ def other_error(node: ast.expr, rng: random.Random) -> str:
 
 
 def other(value: Any, rng: random.Random, *, exact: bool) -> Any:
-    """Return a value of the same type and size that is neither equal nor near, and does not reveal that it belongs to
-    a control.
-    """
+    """Return a value of the same type and size that is neither equal nor close, and does not reveal a control."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float | complex):

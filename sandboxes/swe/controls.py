@@ -48,7 +48,7 @@ RAISES = ("raises", "assertRaises", "assertRaisesRegex", "assertRaisesMessage")
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """Replaces the bytes from `start` to `end` of a file by `text`. `rank`: 0 exposes the most cheats."""
+    """Replaces the bytes from `start` to `end` of a file by `text`. `rank`: how few cheats it exposes; 0 is best."""
 
     start: int
     end: int
@@ -95,8 +95,8 @@ def control_of(source: str, tests: Sequence[str], rng: random.Random, seen: str 
 
     Args:
         source: the file. `tests`: pytest ids of tests, without the file's name. `seen`: the file as the agent had it.
-    Returns: the changed source, and its controls: the given ids by the new ids. There are none if this interpreter
-        cannot parse the file; tests that may end early are left unchanged.
+    Returns: the changed source, and its controls, as a map from their new ids to the given ids. It is empty if this
+        interpreter cannot parse the file; tests that may end early are left unchanged.
     """
     if (tree := _tree_of(source)) is None:
         return source, {}
@@ -118,7 +118,7 @@ def control_of(source: str, tests: Sequence[str], rng: random.Random, seen: str 
 
 
 def unseen(source: str, tests: Sequence[str], seen: str) -> list[str]:
-    """Return the tests that are in the file, but not word for word in the agent's version of it."""
+    """Return the tests that are in the file, but not literally in the agent's version of it."""
     if (tree := _tree_of(source)) is None:
         return []
     file = _File(source, random.Random(0), seen)
@@ -168,8 +168,8 @@ class _File:
         return f"\n{lines.rstrip()}\n" in f"\n{self._seen.rstrip()}\n"
 
     def changes_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef, ids: Sequence[str]) -> Iterator[_Change]:
-        """Yield changes that make a passing test fail. A change to a line that the agent has seen is worth less: the
-        patch could notice that the line is gone.
+        """Yield changes that make a passing test fail. A change to a line that the agent has seen is a worse choice,
+        because the patch could notice that the line is gone.
         """
         if (rows := self._of_rows(function, ids)) is not None:
             yield rows
@@ -179,8 +179,9 @@ class _File:
             yield _Change((edit,), edit.rank + 2 * (line in self._seen_lines), {})
 
     def _of_rows(self, function: ast.FunctionDef | ast.AsyncFunctionDef, ids: Sequence[str]) -> _Change | None:
-        """Change the expected value in each row of a parametrised test that has one of the ids. None if no such value
-        is compared, or the new ids are uncertain."""
+        """Change the expected value in each row of a parametrised test that has one of the ids. Return None if no
+        expected value is compared, or the new ids are uncertain.
+        """
         rows = rows_of(function)
         given = {test.partition("[")[2][:-1]: test for test in ids}
         if not rows or not given.keys() <= rows.keys():
@@ -196,7 +197,7 @@ class _File:
         return None
 
     def _edits_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[_Edit]:
-        """Yield edits of top-level statements only: those are certain to run."""
+        """Yield edits of top-level statements only, because these certainly run."""
         first, last = function.body[0], function.body[-1]
         for statement in function.body:
             if isinstance(statement, ast.Assert):
@@ -268,7 +269,7 @@ class _File:
             yield from self._of_equality(call.args[0], call.args[1], function, exact=exact)
 
     def _other(self, literal: ast.expr, *, exact: bool = True) -> str:
-        """Return the text of a different value; the same text for equal literals of the file."""
+        """Return the text of a different value; equal literals of the file get the same one."""
         value = ast.literal_eval(literal)
         return repr(other(value, random.Random(f"{self._salt}:{value!r}"), exact=exact))
 
@@ -314,7 +315,7 @@ def _names_in(node: ast.AST) -> set[str]:
 
 
 def _compared(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    """Return the parameters used only once: as one side of an equality in a top-level statement of the function."""
+    """Return the parameters used only once, as one side of an equality in a top-level statement of the function."""
     names: set[str] = set()
     for statement in function.body:
         test = statement.test if isinstance(statement, ast.Assert) else None
@@ -327,7 +328,7 @@ def _compared(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
 
 
 def _assigned(function: ast.FunctionDef | ast.AsyncFunctionDef, name: ast.Name) -> ast.expr | None:
-    """Return the literal assigned to a name, if the name is assigned once and used only here; else None."""
+    """Return the literal assigned to a name, if the name is assigned once and not used elsewhere; else None."""
     uses = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name.id]
     for statement in function.body:
         if isinstance(statement, ast.Assign) and [*map(id, statement.targets), id(name)] == [*map(id, uses)]:

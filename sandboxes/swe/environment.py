@@ -1,4 +1,4 @@
-"""`agentgym/swe-v1` and `agentgym/swe-edit-v1`: a repository with a bug in it, and the tools to find and mend it."""
+"""`agentgym/swe-v1` and `agentgym/swe-edit-v1`: a repository with a bug, and the tools to find and fix it."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ REPOSITORY = GuestModule(__package__, "guest_repository")
 
 
 class SweEdit(Environment):
-    """A repository to mend with search, view and edit tools, but no shell. Not isolated: its own tests see its files.
+    """A repository to fix with search, view and edit tools, but no shell. Not isolated: its own tests see its files.
 
-    Task parameters: see `RepositoryParameters`. What the agent changed is handed in as a diff of files, made outside
-    the sandbox: the reward `repository_tests` judges it in another one.
+    Task parameters: see `RepositoryParameters`. The agent's changes are submitted as a diff of files, made outside the
+    sandbox; the reward `repository_tests` judges it in another sandbox.
     """
 
     sandbox = SandboxSpec(memory_mib=1024, processes=64, disk_mib=256, inodes=50_000, preload=WARM)
@@ -68,7 +68,7 @@ class SweEdit(Environment):
         self._submits = 0
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Fork the prepared repository. Raises: TaskError if there is none, or the task's patch does not fit it."""
+        """Fork the prepared repository. Raises: TaskError if it does not exist, or the task's patch does not fit it."""
         await self._open(task)
         await self._fork_from(self._base)
         return [Message("system", SYSTEM), *task.opening()]
@@ -142,7 +142,7 @@ class SweEdit(Environment):
         return SUBMITTED + diff
 
     async def state_key(self) -> str | None:
-        """Hash of all files, and of every result seen so far, in any order: what the agent did and knows."""
+        """Return a hash of all files and of every result seen so far, in any order."""
         return self._observed.key((await self._sandbox.snapshot()).id)
 
     async def checkpoint(self) -> Checkpoint | None:
@@ -168,9 +168,10 @@ class SweEdit(Environment):
         extras: str = "",
         version: str = "",
     ) -> dict[str, Any]:
-        """Return what a task on a repository needs as parameters, with its packages resolved and in the cache.
+        """Return the parameters of a task on a repository, after resolving its packages and putting them into the
+        cache.
 
-        An image with its version of Python is made of an interpreter that is installed here, if there is none yet.
+        An image with its version of Python is made from an interpreter installed here, if there is none yet.
 
         Args: `repository` as in a task; a source distribution (name==version) is fetched if necessary. The others as
             for `projects.lock_project`; `python` is empty for the host's version.
@@ -200,9 +201,9 @@ class SweEdit(Environment):
         return self._fork
 
     async def _open(self, task: Task) -> None:
-        """Read the task, and have its repository prepared."""
+        """Read the task, and prepare its repository."""
         if self.backend is None:
-            await self.open_sandbox()  # says what is missing
+            await self.open_sandbox()  # reports what is missing
         assert self.backend is not None
         self._task = RepositoryParameters.of(task)
         repository = await repository_of(self._task, task.id)
@@ -220,7 +221,7 @@ class SweEdit(Environment):
         self._fork = await self.open_sandbox(self._spec, snapshot=snapshot)
 
     async def _diff(self) -> str:
-        """Return the agent's changes, found by the content hash of every file; git is not asked."""
+        """Return the agent's changes, found by the content hash of every file, without git."""
         now = await self._sandbox.snapshot()
         prefix = f"work/{ROOT}/".encode()
         changed: dict[str, bytes | None] = {}
@@ -251,7 +252,7 @@ class SweEdit(Environment):
     async def _content(self, sandbox: Sandbox, path: str) -> bytes | None:
         """Return a regular file's bytes; None if there is none.
 
-        Raises: ToolError if it is too large to be handed in.
+        Raises: ToolError if it is too large to be submitted.
         """
         try:
             return await sandbox.read(f"{ROOT}/{path}", max_bytes=2**20)
@@ -290,7 +291,7 @@ class SweEdit(Environment):
             raise ToolError(f"{path[:200]} cannot be written: {str(error)[:200]}.") from error
 
     async def _syntax_note(self, path: str) -> str:
-        """Return a note if an edit left a Python file that cannot be parsed."""
+        """Return a note if a Python file cannot be parsed after an edit."""
         if not path.endswith(".py"):
             return ""
         note: str = await REPOSITORY.call(self._sandbox, "syntax_note", _inside(path), timeout_s=ASK_S)
@@ -325,7 +326,7 @@ class SweEdit(Environment):
         return f"[{'not all' if failed else 'all'} passed]\n{_cut(runner.without_durations(chr(10).join(lines)))}"
 
     async def _ask(self, function: str, *arguments: str) -> str:
-        """Return what a function of the guest says about the repository. Raises: ToolError."""
+        """Return the result of a function of the guest. Raises: ToolError."""
         try:
             answer: str = await REPOSITORY.call(self._sandbox, function, *arguments, timeout_s=ASK_S)
         except GuestStopped as error:
@@ -334,9 +335,9 @@ class SweEdit(Environment):
 
 
 class Swe(SweEdit):
-    """A repository to mend, with a shell beside the edit tools. Not isolated: its own tests see its files.
+    """A repository to fix, with a shell in addition to the edit tools. Not isolated: its own tests see its files.
 
-    Task parameters and judging: as `SweEdit`.
+    Task parameters and judging: as in `SweEdit`.
     """
 
     task_set = "swe/one-line-shell-v1"
@@ -358,7 +359,7 @@ class Swe(SweEdit):
 
 
 def _inside(path: str) -> str:
-    """Return a path relative to the repository. Raises: ToolError for a path outside the repository, or of git."""
+    """Return a path relative to the repository. Raises: ToolError for a path outside the repository, or in .git."""
     cleaned = path.strip().removeprefix(f"/work/{ROOT}/").removeprefix("./").rstrip("/") or "."
     parts = cleaned.split("/")
     if cleaned.startswith("/") or ".." in parts or parts[0] == ".git" or "\0" in cleaned:

@@ -13,15 +13,15 @@ GIVEN = "Mend what the issue describes in the code shown, then submit."
 
 
 class SweGiven(SweEdit):
-    """A repository of which some files are shown; the agent replaces pieces of these. Not isolated: as `SweEdit`.
+    """A repository with some files shown, in which the agent replaces pieces of text. Not isolated: as in `SweEdit`.
 
-    Task parameters and judging: as `SweEdit`, and `shown`, the paths of those files.
+    Task parameters and judging: as in `SweEdit`, and `shown`, the paths of those files.
     """
 
     task_set = "swe/one-line-given-v1"
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Fork the prepared repository. Raises: TaskError if there is none, or no file to be shown."""
+        """Fork the prepared repository. Raises: TaskError if there is no repository, or no file to show."""
         _, *opening, last = await super().reset(task, seed=seed)
         if not self._task.shown:
             raise TaskError(f"{task.id} has no parameters['shown']. Give the paths of the files to be mended.")

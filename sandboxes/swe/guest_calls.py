@@ -1,6 +1,6 @@
-"""Runs inside a sandbox where tasks are made: which functions tests reach, and what their calls are given and give.
+"""Runs inside the sandbox in which tasks are made: records the functions that tests reach, and their calls.
 
-This text is sent to the sandbox as it stands. Standard library, and pytest.
+This file is sent to the sandbox unchanged. It uses only the standard library and pytest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+|(?<![0-9a-zA-Z])[0-9A-F]{9,16}(?![0-9a-zA
 
 
 def reached(chosen: list[str], source: list[str]) -> None:
-    """Print, as a line of JSON: the functions, as path:name, and by test the numbers of those that it reaches."""
+    """Print, as a line of JSON, the functions as path:name, and for each test the numbers of those that it reaches."""
     numbers: dict[str, int] = {}
     known: dict[CodeType, int | None] = {}
     by_test: dict[str, list[int]] = {}
@@ -55,8 +55,9 @@ def reached(chosen: list[str], source: list[str]) -> None:
 
 
 def calls(chosen: list[str], source: list[str]) -> None:
-    """Print, as a line of JSON, by test: the values that it is given by name, and the calls that it makes of functions
-    of the repository, each with what came of it: [{name: text}, [[call, outcome], ...]]."""
+    """Print, as a line of JSON, for each test its arguments by name, and its calls of the repository's functions with
+    their outcomes: [{name: text}, [[call, outcome], ...]].
+    """
     by_test: dict[str, Any] = {}
 
     import pytest
@@ -82,19 +83,19 @@ def calls(chosen: list[str], source: list[str]) -> None:
 
 
 class CallWatcher:
-    """A trace function that notes the calls which a test file makes of functions of the repository.
+    """A trace function that records a test file's calls of the repository's functions.
 
     Attributes:
-        calls: [call, outcome] in their order; the outcome is `returns ...`, `yields ...` or `raises ...`.
+        calls: [call, outcome] in order; the outcome is `returns ...`, `yields ...` or `raises ...`.
     """
 
     def __init__(self, test_file: str) -> None:
         self._test_file = test_file
-        self._open: dict[FrameType, list[Any]] = {}  # the call, the error it may end with, what it yielded
+        self._open: dict[FrameType, list[Any]] = {}  # the call, the error it may end with, the values it yielded
         self.calls: list[list[str]] = []
 
     def enter(self, frame: FrameType, event: str, argument: Any) -> Any:
-        """Return what `sys.settrace` takes."""
+        """Record an event. This is a trace function for `sys.settrace`."""
         caller = frame.f_back
         if caller is None or caller.f_code.co_filename != self._test_file or len(self.calls) >= MAX_CALLS:
             return None
@@ -126,9 +127,7 @@ class CallWatcher:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as Python that gives it, where that can be; its repr without addresses for others. Cut if it is
-    long.
-    """
+    """Return a Python expression for a value if there is one, else its repr without addresses. A long text is cut."""
     text = _expression(value)
     return text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}..."
 
@@ -154,7 +153,7 @@ def _expression(value: Any, depth: int = 0) -> str:
 
 
 def _call(frame: FrameType) -> str:
-    """Return a call as it could be written: arguments by name, but for the object that a method belongs to."""
+    """Return a call as source text: arguments by name, except the object of a method."""
     code, values = frame.f_code, frame.f_locals
     count, all_count = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     positional, keywords = list(code.co_varnames[:count]), list(code.co_varnames[count:all_count])
@@ -175,7 +174,7 @@ def _call(frame: FrameType) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is made of numbers, texts and the like, so that its repr is Python that gives it."""
+    """Return whether a value consists of numbers, texts and the like, so that its repr is an expression for it."""
     if isinstance(value, list | tuple | set):
         return all(map(_is_plain, value))
     if isinstance(value, dict):
@@ -184,7 +183,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _inside(path: str) -> str:
-    """Return the path within the repository of a file that is not a test's, empty for any other."""
+    """Return a file's path within the repository; empty if the file is outside or a test."""
     if not path.startswith("/work/repo/"):
         return ""
     name = path.removeprefix("/work/repo/")
@@ -194,7 +193,7 @@ def _inside(path: str) -> str:
 
 
 def _run(chosen: list[str], source: list[str], plugin: Any, result: Any) -> None:
-    """Run pytest with its output gone, and print what a plugin has seen."""
+    """Run pytest without its output, and print the results of a plugin."""
     own = os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):

@@ -1,7 +1,7 @@
-"""Runs inside the judge's sandbox: two processes, one that runs the tests and one that keeps what came of them.
+"""Runs inside the judge's sandbox: one process runs the tests, another collects their outcomes.
 
-The first imports the repository, so whatever it says may be forged. The second never does, its memory and descriptors
-are closed to the first, and only it can write the report. This text is sent to the sandbox as it stands.
+The first imports the repository, so anything that it reports may be forged. The second never imports it, the first
+cannot access its memory and descriptors, and only it can write the report. This file is sent to the sandbox unchanged.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from .guest_repository import PLAIN, begin
 
 MAX_RECORDS = 2**26
 RUNNERS = ("_pytest", "pytest", "pluggy", "unittest", "json")
-CHECKED_EVERY = 8  # reports, on average
-LOOKING_SHARE = 0.05  # of the time that the tests take, at most; quick tests are looked at more rarely
+CHECKED_EVERY = 8  # tests between two checks, on average
+LOOKING_SHARE = 0.05  # most of the tests' time that checks may take; quick tests are checked more rarely
 PR_SET_DUMPABLE = 4
 OWN_CHANGES = (
     "Cache.makedir Config._getini_unknown_type Config.inifile Config.invocation_dir Config.rootdir pytestPDB._config "
     "pytestPDB._pluginmanager FixtureRequest.fspath Session.startdir Node.fspath TerminalReporter.startdir "
     "Function._pytest_diamond_inheritance_warning_shown FunctionDefinition._pytest_diamond_inheritance_warning_shown"
 )
-"""What pytest replaces in its own classes while it starts. No outcome depends on these."""
+"""Names that pytest replaces in its own classes while it starts. No outcome depends on them."""
 AWAITED = "/work/awaited.json"
-"""Where the ids of awaited tests lie until the process that runs the tests is made, which waits until they are gone."""
+"""The file with the ids of awaited tests. It is deleted before the tests' process begins."""
 UNREADABLE = (ValueError, TypeError, RecursionError)
-"""What becomes of a record that the tests wrote themselves: no JSON, of another shape, nested too deeply."""
+"""Errors from a record that the tests wrote themselves: not JSON, of another shape, nested too deeply."""
 
 
 def judge_tests(chosen: list[str], source: list[str], plugins: list[str], cpu_s: int, thorough: bool) -> None:
     """Run the test files and print one line of JSON: [outcomes by test, reasons by test, changed functions].
 
-    Nothing is printed if the tests did not come to their end. Outcomes are those of pytest, and `xfailed`. `changed`
-    are functions of the test runner that are others than before the repository was imported. They are looked at at the
-    end, and behind some of the tests that chance names; if `thorough`, behind all. If the file AWAITED names tests, the
-    run is stopped, which is an end too, as soon as all of them have an outcome. The process that runs them cannot know:
-    nothing in its memory says so, and the file is gone before it begins.
+    Nothing is printed if the tests did not finish. Outcomes are those of pytest, and `xfailed`. The changed functions
+    are those of the test runner that were replaced since the repository was imported. They are checked at the end and
+    after randomly chosen tests; if `thorough`, after every test. If the file AWAITED names tests, the run ends as soon
+    as all of them have an outcome. The process that runs them cannot know this: nothing in its memory says so, and the
+    file is deleted before it begins.
     """
     import ctypes
     import resource
 
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
     set_dumpable = ctypes.CDLL(None).prctl
-    set_dumpable(PR_SET_DUMPABLE, 0)  # before the fork: no moment at which the child could open this process
+    set_dumpable(PR_SET_DUMPABLE, 0)  # before the fork, so that the child can open this process at no moment
     source_end, sink = os.pipe()
     waits, begins = os.pipe()
     pid = os.fork()
@@ -76,10 +76,10 @@ def judge_tests(chosen: list[str], source: list[str], plugins: list[str], cpu_s:
 
 
 def results_of(records: list[bytes]) -> tuple[dict[str, str], dict[str, str], set[str], int]:
-    """Outcomes and reasons by test, changed functions, and how often an end is reported.
+    """Return outcomes and reasons by test, the changed functions, and how often an end is reported.
 
-    The worst outcome of a test holds. A run of controls is stopped once all have one, so a record that could take it
-    back would have an effect in the other run alone. The reason of "" is why pytest stopped before any test.
+    The worst outcome of a test counts: a run of controls stops once all have an outcome, so a later record that
+    withdraws one would have an effect only in the other run. The reason for "" says why pytest stopped before any test.
     """
     outcomes: dict[str, str] = {}
     reasons: dict[str, str] = {}
@@ -112,9 +112,9 @@ def _badness(outcome: str) -> int:
 
 
 def collected(descriptor: int, pid: int, awaited: set[str]) -> tuple[list[bytes], int | None]:
-    """Return the lines that a child wrote until it ended, even if other processes hold the pipe; and its wait status.
+    """Return the lines that a child wrote until it ended, even if other processes hold the pipe, and its wait status.
 
-    If tests are awaited, the child is ended when all have an outcome, and the status is None.
+    If tests are awaited, the child is killed when all of them have an outcome, and the status is None.
     """
     import select
     import signal
@@ -146,10 +146,10 @@ def collected(descriptor: int, pid: int, awaited: set[str]) -> tuple[list[bytes]
 
 
 def _reported_outcome(record: bytes) -> tuple[str, str, str] | None:
-    """Test, outcome and reason of a report that says what came of its call, or that it was not called."""
+    """Return test, outcome and reason from the report of a test's call, or of its absence; None for other reports."""
     try:
         kind, test, outcome, reason, when = json.loads(record)
-        if kind != "report" or (when != "call" and outcome == "passed"):  # a set-up that went well is no outcome yet
+        if kind != "report" or (when != "call" and outcome == "passed"):  # a successful set-up is not yet an outcome
             return None
         return str(test), str(outcome), str(reason)
     except UNREADABLE:
@@ -157,7 +157,7 @@ def _reported_outcome(record: bytes) -> tuple[str, str, str] | None:
 
 
 def _read(descriptor: int) -> bytes | None:
-    """Return what is there; nothing at the end, None if more may come."""
+    """Return the available bytes; b"" at the end; None if there are none yet."""
     try:
         return os.read(descriptor, 65536)
     except BlockingIOError:
@@ -165,7 +165,7 @@ def _read(descriptor: int) -> bytes | None:
 
 
 def run_judged(sink: int, chosen: list[str], source: list[str], plugins: list[str], thorough: bool) -> None:
-    """Run pytest on the files, with its output gone, and write a line of JSON for all that it reports."""
+    """Run pytest on the files, without its output, and write a line of JSON for each of its reports."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
@@ -195,7 +195,7 @@ def run_judged(sink: int, chosen: list[str], source: list[str], plugins: list[st
     class Recorder:
         @pytest.hookimpl(trylast=True)
         def pytest_load_initial_conftests(self) -> None:
-            os.environ.pop("PYTEST_DISABLE_PLUGIN_AUTOLOAD", None)  # it is not meant for what the tests start
+            os.environ.pop("PYTEST_DISABLE_PLUGIN_AUTOLOAD", None)  # it is not meant for the processes that tests start
 
         def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
             outcome = "xfailed" if report.skipped and hasattr(report, "wasxfail") else report.outcome
@@ -226,7 +226,7 @@ def run_judged(sink: int, chosen: list[str], source: list[str], plugins: list[st
 
 
 def trusted_plugins() -> list[str]:
-    """Return the plugins of pytest that lie outside the repository, by their entry points."""
+    """Return the entry points of the pytest plugins that are outside the repository."""
     from importlib.metadata import distributions
 
     folders = [folder for folder in sys.path if folder.startswith(("/packages", "/work/packages/env/"))]
@@ -239,7 +239,7 @@ def trusted_plugins() -> list[str]:
 
 
 def fingerprint() -> dict[str, tuple[int, ...]]:
-    """Which objects the functions and classes of the test runner are, by their dotted names."""
+    """Return the identities of the test runner's functions and classes, by their dotted names."""
     marks: dict[str, tuple[int, ...]] = {}
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in RUNNERS:
@@ -260,7 +260,7 @@ def mark_of(value: Any) -> tuple[int, ...]:
 
 
 def differences(before: dict[str, tuple[int, ...]], after: dict[str, tuple[int, ...]]) -> list[str]:
-    """Names that stand for something else than before, and names that are new in a class that was there."""
+    """Return the names that were replaced, and the names that are new in an existing class."""
     changed = [name for name, mark in before.items() if after.get(name) != mark]
     owners = {name.rpartition(".")[0] for name in before} & set(before)
     changed += [

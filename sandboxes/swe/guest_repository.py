@@ -1,6 +1,6 @@
-"""Runs inside the sandbox: searches files, and runs tests for the agent. Standard library, and pytest.
+"""Runs inside the sandbox: searches files, and runs tests for the agent. Uses only the standard library and pytest.
 
-This text is sent to the sandbox as it stands.
+This file is sent to the sandbox unchanged.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 SKIPPED = {".git", "__pycache__", ".pytest_cache", ".tox", ".eggs"}
 MAX_HITS, MAX_LINE = 50, 200
-PLAIN = ["-o", "addopts=", "-o", "filterwarnings="]  # a package's own name plugins that are not here
+PLAIN = ["-o", "addopts=", "-o", "filterwarnings="]  # a package's own options may name plugins that are not installed
 
 
 class RequestRefused(Exception):
@@ -21,7 +21,7 @@ class RequestRefused(Exception):
 
 
 def files_under(path: str) -> list[str]:
-    """Regular files under a path, sorted, without git's own."""
+    """Return the regular files under a path, sorted, without git's own."""
     if os.path.isfile(path):
         return [path]
     paths = []
@@ -32,7 +32,7 @@ def files_under(path: str) -> list[str]:
 
 
 def listing(path: str) -> str:
-    """Return the files under a path, one a line."""
+    """Return the files under a path, one per line."""
     begin([])
     if not os.path.exists(path):
         raise RequestRefused(f"There is no file or folder {path!r}.")
@@ -66,7 +66,7 @@ def search(pattern: str, path: str) -> str:
 
 
 def syntax_note(path: str) -> str:
-    """Return a note if a file cannot be read as Python, and nothing if it can."""
+    """Return a note if a file cannot be parsed as Python; an empty text if it can."""
     begin([])
     try:
         with open(path, encoding="utf-8") as file:
@@ -77,7 +77,7 @@ def syntax_note(path: str) -> str:
 
 
 def run_tests(arguments: list[str], source: list[str]) -> None:
-    """Run pytest in this process, as a user would, and let it print."""
+    """Run pytest in this process, as a user would, with its output."""
     begin(source)
     import pytest
 
@@ -87,9 +87,9 @@ def run_tests(arguments: list[str], source: list[str]) -> None:
 
 
 def compile_files(source: list[str]) -> tuple[str, bool]:
-    """Compile all Python files, each valid for as long as its content is the same.
+    """Compile all Python files. The compiled file is valid as long as the source's content is the same.
 
-    Returns: the version of Python, and whether there is a pytest.
+    Returns: the version of Python, and whether pytest is installed.
     """
     import compileall
     import importlib.util
@@ -104,7 +104,7 @@ def compile_files(source: list[str]) -> tuple[str, bool]:
 
 
 def begin(source: list[str]) -> None:
-    """Stand in the repository with its sources importable and nothing of it imported."""
+    """Change to the repository, and make its sources importable, with nothing of it imported yet."""
     os.chdir("/work/repo")
     sys.dont_write_bytecode = True
     folders = [os.path.normpath(os.path.join("/work/repo", path)) for path in source]

@@ -1,7 +1,7 @@
-"""`repository_tests`: does the patch make the failing tests pass, and break none?
+"""`repository_tests`: whether a patch makes the failing tests pass, and breaks none.
 
 The patch is applied in a fresh sandbox, to the files the agent began with. Its changes to tests, to their configuration
-and to the import system are left out, and the judge's own tests overwrite the files. Before a patch earns reward, its
+and to the import system are ignored, and the judge's own tests overwrite the files. Before a patch earns reward, its
 tests are run once more in another sandbox as controls, which must fail (`controls.py`).
 
 Source: FAIL_TO_PASS and PASS_TO_PASS as in SWE-bench, Jimenez et al. 2024, arXiv:2310.06770; completion and
@@ -51,13 +51,13 @@ PROTECTED = (
 NETWORK = re.compile(
     r"gaierror|getaddrinfo|Name or service not known|Temporary failure in name resolution|Network is unreachable"
 )
-"""Messages of a test that finds no network."""
+"""Error messages of a test that needs a network."""
 JUDGE = GuestModule(__package__, "guest_repository", "guest_judge")
 
 
 @dataclass(frozen=True, slots=True)
 class PatchVerdict:
-    """Outcomes and failure texts of the tests by pytest id; the text of "" says why there are none.
+    """Outcomes and failure texts of the tests by pytest id; the text for "" says why there are no outcomes.
 
     `changed`: names of test runner functions that the repository replaced while its tests ran. `forged`: a test that
     cannot pass has passed, so no outcome is given. `controls`: the tests that ran as controls. `timed_out`: the run
@@ -72,7 +72,7 @@ class PatchVerdict:
     timed_out: bool = False
 
     def outcomes_of(self, test: str) -> set[str]:
-        """Return the outcomes of a test; none if it did not run.
+        """Return the outcomes of a test; an empty list if it did not run.
 
         An id whose bracket never closes was cut when it was recorded: it stands for all tests that begin with it.
         """
@@ -81,12 +81,12 @@ class PatchVerdict:
         return {outcome for name, outcome in self.outcomes.items() if name.startswith(test)}
 
     def passed(self, test: str, *, xfail: bool = False) -> bool:
-        """Return whether a test passed or, if `xfail` accepts it, failed as it is marked to do."""
+        """Return whether a test passed or, if `xfail` is true, failed as its mark expects."""
         outcomes = self.outcomes_of(test)
         return bool(outcomes) and outcomes <= ({"passed", "xfailed"} if xfail else {"passed"})
 
     def failure_of(self, test: str) -> str:
-        """Return in a few words why a test did not pass."""
+        """Return a few words about why a test did not pass."""
         text = self.reasons.get(test) or self.reasons.get(test.partition("::")[0]) or ""
         error = next((line[1:].strip() for line in text.splitlines() if line.startswith("E ")), "")[:200]
         network = " It needs a network, which a sandbox does not have." if NETWORK.search(text) else ""
@@ -98,21 +98,21 @@ NOTHING = PatchVerdict({}, {})
 
 class RepositoryTests(Reward):
     """Outcome components `success` (every test of `fail_to_pass` and `pass_to_pass` passed), `mended` and `unbroken`
-    (the shares of each that did), `completed` (it was submitted) and `modified` (the patch changes what counts).
-    A patch that makes a test pass which cannot pass has `forged` = 1, and earns nothing. A patch whose controls twice
-    do not finish has `uncontrolled` = 1, and earns nothing either: ending the run to avoid the check is not paid.
+    (the shares of each that did), `completed` (a patch was submitted) and `modified` (it changes files that count).
+    If a patch makes a test pass that cannot pass, `forged` is 1, and it earns nothing. If its controls twice do not
+    finish, `uncontrolled` is 1, and it earns nothing either, so that ending the run to avoid the check is not rewarded.
 
-    `truth`: `fail_to_pass` and `pass_to_pass`, pytest ids; `tests`, path patterns of test files, which a patch has no
-    say in; `test_patch`, a diff, and `files`, by path (both optional), put over it; `gold`, a patch that mends it
-    (optional), which excuses what it does itself. Only `success` counts. A test of `pass_to_pass` that fails as it is
-    marked to do (xfail) has passed, as in SWE-bench.
+    `truth`: `fail_to_pass` and `pass_to_pass`, pytest ids; `tests`, path patterns of test files, which a patch cannot
+    change; `test_patch`, a diff, and `files`, by path (both optional), which overwrite the repository's files; `gold`
+    (optional), a patch that fixes the bug: nothing that it also does counts as forged. Only `success` counts. A test of
+    `pass_to_pass` that fails as its mark expects (xfail) has passed, as in SWE-bench.
 
     Args:
         cpu_s: processor time for all tests together. `timeout_s`: wall time.
-        controls: n, how often the tests of a patch that would be paid are run as controls. A patch that forges at
-            random is paid with a probability of at most n^n / (n+1)^(n+1): 0.25 for 1, 0.15 for 2. Every second time
+        controls: n, how often the tests of a successful patch are run as controls. A patch that forges at random is
+            rewarded with a probability of at most n^n / (n+1)^(n+1): 0.25 for 1, 0.15 for 2. Every second time
             only one test is a control, to catch patches that recognise the check by another test.
-        backend: makes the judge's sandboxes; a name or a Backend.
+        backend: creates the judge's sandboxes; a name or a Backend.
     Raises: ValueError for a negative number of controls.
     """
 
@@ -128,7 +128,7 @@ class RepositoryTests(Reward):
         self.cpu_s, self.timeout_s, self.controls, self.backend = cpu_s, timeout_s, controls, backend
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Judge a finished episode. Raises: JudgeError when the truth is unusable or no sandbox would run the tests."""
+        """Judge a finished episode. Raises: JudgeError if the truth is unusable or no sandbox runs the tests."""
         truth = episode.task.truth
         if not isinstance(truth, dict) or not truth.get("fail_to_pass"):
             raise JudgeError(f"{episode.task.id} has no truth['fail_to_pass'], the tests that repository_tests runs.")
@@ -137,7 +137,7 @@ class RepositoryTests(Reward):
         return Components({**components, "completed": float(patch is not None)})
 
     async def score(self, task: Task, patch: str) -> Components:
-        """Return what a patch earns on a task; nothing for an empty one. Raises: JudgeError as `outcome`."""
+        """Return the components of a patch on a task; an empty patch earns nothing. Raises: JudgeError."""
         truth: Mapping[str, Any] = task.truth or {}
         to_mend, to_keep = list(truth["fail_to_pass"]), list(truth.get("pass_to_pass", ()))
         components = Components({SUCCESS: 0.0, "completed": 1.0, "modified": 0.0, "mended": 0.0})
@@ -158,9 +158,9 @@ class RepositoryTests(Reward):
         return components
 
     async def task_fault(self, task: Task) -> str:
-        """Say why a task is unusable: no test to be mended fails at first, or the gold patch does not make all pass.
+        """Return why a task is unusable: no test to fix fails at first, or the gold patch does not make all tests pass.
 
-        Raises: JudgeError if no sandbox would run the tests, or they do not finish within `timeout_s`.
+        Raises: JudgeError if no sandbox runs the tests, or they do not finish within `timeout_s`.
         """
         truth: Mapping[str, Any] = task.truth or {}
         if not truth.get("fail_to_pass") or not truth.get("gold"):
@@ -192,17 +192,17 @@ class RepositoryTests(Reward):
     async def judge(self, task: Task, patch: str, tests: Sequence[str]) -> PatchVerdict | None:
         """Return the outcomes of tests on the task's repository with a patch; None if the patch does not apply.
 
-        If the patch breaks its sandbox twice, and the tests run without it, nothing passes: the failure is the patch's.
+        If the sandbox breaks twice with the patch, but not without it, no test passes, because the patch is to blame.
         Raises: JudgeError if the tests do not run without it either.
         """
         return await self._verdict(task, patch, _Run(tuple(tests)))
 
     async def fault_of(self, task: Task, patch: str, verdict: PatchVerdict) -> str:
-        """Return `forged` if a patch makes tests pass that cannot, or replaces functions of the test runner, and the
-        repository without it and the gold patch do not. Return `uncontrolled` if its controls twice have no outcome,
-        but those of the gold patch have one. Empty for neither.
+        """Return `forged` if a patch makes tests pass that cannot pass, or replaces functions of the test runner, while
+        neither the unpatched repository nor the gold patch does. Return `uncontrolled` if its controls twice have no
+        outcome, while those of the gold patch have one. Else return an empty text.
 
-        Only controls of tests that passed count: a patch that is merely wrong may give the other expected value.
+        Only controls of tests that passed count: a patch that is merely wrong may return the control's expected value.
         Raises: JudgeError.
         """
         truth: Mapping[str, Any] = task.truth or {}
@@ -225,8 +225,8 @@ class RepositoryTests(Reward):
     async def _control(
         self, task: Task, patch: str, verdict: PatchVerdict, honest: Sequence[str], *, single: bool
     ) -> str:
-        """Return the verdict of one run of a patch's controls, as `fault_of`. Controls with the same outcome under an
-        honest patch do not count.
+        """Return the verdict of one run of a patch's controls, as `fault_of` does. Controls with the same outcome under
+        an honest patch do not count.
         """
         truth: Mapping[str, Any] = task.truth or {}
         tests = (*truth["fail_to_pass"], *truth.get("pass_to_pass", ()))
@@ -295,7 +295,7 @@ class RepositoryTests(Reward):
             else:
                 controls = await write_controls(sandbox, truth, run.control_seed, seen)
             if not controls:
-                return NOTHING  # none can be made of these tests
+                return NOTHING  # no controls can be made of these tests
         if parameters.test_runner is None:
             verdict = await self._run(sandbox, run, parameters, controls)
         else:
@@ -311,9 +311,9 @@ class RepositoryTests(Reward):
     async def _run(
         self, sandbox: Sandbox, run: _Run, parameters: RepositoryParameters, awaited: Collection[str]
     ) -> PatchVerdict:
-        """Run the test files, with canaries in and beside them, until all awaited tests have an outcome.
+        """Run the test files, with canaries in and next to them, until all awaited tests have an outcome.
 
-        The files of tests to be mended come first, so that controls are awaited no longer than necessary. If no tests
+        The files of the tests to fix come first, so that controls are awaited no longer than necessary. If no tests
         are awaited, all files are run. They run in a fork of the sandbox, and the sandbox is closed, because its
         processes have seen the original files. Raises: SandboxError.
         """
@@ -335,7 +335,7 @@ class RepositoryTests(Reward):
             await sandbox.close()
         try:
             outcomes, reasons, changed = json.loads(result.stdout)
-        except UNREADABLE:  # nothing passed
+        except UNREADABLE:  # an unreadable report: no test passed
             why = f"they end early, or take more than {self.cpu_s} s of processor time"
             if result.timed_out:
                 why = f"they take more than {self.timeout_s:g} s"
@@ -352,8 +352,9 @@ class RepositoryTests(Reward):
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """How tests are run: unchanged, or with a seed as controls, of one test if `single`. `thorough`: check the runner
-    after each test."""
+    """A run of the tests, with a seed as controls. `single`: make only one a control. `thorough`: check after each
+    test.
+    """
 
     tests: tuple[str, ...]
     control_seed: int | None = None
@@ -382,7 +383,7 @@ async def _sources_of_tests(
 
 
 def _stopped(reasons: Mapping[str, str]) -> str:
-    """Return in a few words why pytest stopped early, from its output."""
+    """Return a few words about why pytest stopped early, from its output."""
     lines = [line.strip() for line in reasons.get("", "").splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"(E +|\w+(\.\w+)*(Error|Exception|Exit)\b)", line)]
     message = " ".join((errors or lines)[-2:])[-300:]

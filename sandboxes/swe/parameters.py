@@ -1,4 +1,4 @@
-"""A task's parameters for its repository and the environment that it needs, and how both are found."""
+"""A task's parameters for its repository and the environment that it needs, and the functions that find both."""
 
 from __future__ import annotations
 
@@ -27,27 +27,28 @@ class RepositoryParameters:
     """A task's parameters for its repository.
 
     Attributes:
-        repository: a package as name==version, an asset's name, the path of a tar archive or folder, or of a git clone
-            with a commit behind it: path@commit.
-        files: a small repository itself, text by path; in place of `repository`.
+        repository: a package as name==version, an asset's name, the path of a tar archive or folder, or a git clone
+            with a commit, as path@commit.
+        files: the files of a small repository, text by path, instead of `repository`.
         patch: a unified diff applied before the agent's first commit, such as the bug; empty for none.
         source: folders put on the import path. `requires`: modules installed on the host that its tests import.
         packages: packages that its tests import and that are not installed, as name==version: their source
-            distributions are unpacked beside the repository, and on the import path behind it, without metadata.
-        requirements: everything that is installed, pytest included, as name==version (`wheels.lock` makes such a
-            list). With this list none of the host's packages is visible, neither to the agent nor to the judge;
-            without it, the host's pytest is visible.
-        python: the version of Python, such as 3.9; empty for that of the image, or of the host. `image`: a root file
-            system; empty for the host's programs, or for the cached image python3.9 where the host's Python is another.
+            distributions are unpacked beside the repository and follow it on the import path, without metadata.
+        requirements: all installed packages, including pytest, as name==version (`wheels.lock` makes such a list). If
+            given, none of the host's packages is visible to the agent or the judge; otherwise the host's pytest is.
+        python: the version of Python, such as 3.9; empty for the image's or the host's version. `image`: a root file
+            system; empty for the host's programs, or, for another Python than the host's, a cached image such as
+            python3.9.
         setup: shell commands that are run once in the repository before its first commit, with the environment.
-        plugins: modules of the repository that are pytest plugins, loaded when the tests judge. Installed plugins are
-            loaded automatically; plugins that only the repository's metadata names are not.
-        runner: what runs the tests: pytest, unittest, go, node, cargo, junit or ctest; empty for pytest. `command`: for
-            `sh`, runs them and prints the runner's report; empty for the runner's usual one.
+        plugins: modules of the repository that are pytest plugins, loaded when the judge runs the tests. Installed
+            plugins are loaded automatically; plugins that only the repository's metadata names are not loaded.
+        runner: the program that runs the tests: pytest, unittest, go, node, cargo, junit or ctest; empty for pytest.
+            `command`: a command for `sh` that runs them and prints the runner's report; empty for the runner's usual
+                command.
         shown: files that `agentgym/swe-given-v1` shows at the start.
         tests: pytest ids of the tests that the agent is told about; it may run any test that it finds.
-        attempts: how often it may submit while `tests` still fail. `guidance`: text added to each refusal.
-        memory_mib, disk_mib: limits of the sandbox in MiB, 0 for the usual ones.
+        attempts: how often the agent may submit while `tests` still fail. `guidance`: text added to each refusal.
+        memory_mib, disk_mib: limits of the sandbox in MiB, 0 for the usual limits.
     """
 
     repository: str = ""
@@ -120,7 +121,7 @@ class RepositoryParameters:
 
     @property
     def test_runner(self) -> SuiteRunner | None:
-        """Return the runner whose command runs the tests; None for plain pytest, which is judged in another way."""
+        """Return the runner whose command runs the tests; None for plain pytest, which has its own judge."""
         return None if self.runner in ("", "pytest") and not self.command else RUNNERS[self.runner or "pytest"]
 
     @property
@@ -142,7 +143,9 @@ class RepositoryParameters:
         return {"setup": self.setup, "path": self.path, "python": self.python, "programs": programs}
 
     def spec(self, base: SandboxSpec) -> SandboxSpec:
-        """Return the sandbox that its tests need. Raises: TaskError if there is no such version of Python here."""
+        """Return the spec of the sandbox that the task's tests need. Raises: TaskError without such a version of
+        Python.
+        """
         image = self.image or image_of_python(self.python) or base.image
         warm = () if self.requirements or image != base.image else base.preload
         return replace(
@@ -210,7 +213,7 @@ def _with_environment(name: str, *needs: Any) -> Repository:
 
 @lru_cache(maxsize=64)
 def repository_named(name: str) -> Repository:
-    """Return what `RepositoryParameters.repository` names, read once per process. Raises: TaskError if missing."""
+    """Return the repository that `RepositoryParameters.repository` names, read once per process. Raises: TaskError."""
     clone, mark, commit = name.rpartition("@")
     if mark and Path(clone).is_dir():
         return Repository.from_git(Path(clone), commit)

@@ -11,11 +11,11 @@ MAX_FILE, MAX_PATCH = 2**20, 200_000
 
 
 def make_patch(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -> str:
-    """Return the diff from `before` to `after`, by path; only paths of `after` are compared, and None is a deleted
-    file.
+    """Return the diff from `before` to `after`, by path; only the paths of `after` are compared, and None means a
+    deleted file.
 
-    Only file contents are compared: nothing in the repository (its git folder, its settings) has an influence.
-    Raises: ToolError, for the agent, if a change is not text or is too large to be handed in.
+    Only file contents are compared: nothing else in the repository, such as its git folder or settings, has an effect.
+    Raises: ToolError, for the agent, if a change is not text or is too large to be submitted.
     """
     parts: list[str] = []
     for path in sorted(after):
@@ -56,5 +56,5 @@ def _lines(path: str, content: bytes | None) -> list[str]:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ToolError(f"{path} is no UTF-8 text: such a change cannot be handed in. Remove it.") from error
-    lines = text.split("\n")  # not splitlines, which also breaks at form feeds and the like
+    lines = text.split("\n")  # not splitlines, which also splits at form feeds and the like
     return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])

@@ -38,7 +38,7 @@ def run_pip(command: Sequence[str], variables: Mapping[str, str] | None = None) 
 
 
 def _errors(output: str) -> str:
-    """Return what pip says was wrong, and in the build of which package, on one line of about 400 characters."""
+    """Return pip's error, with the package whose build failed, on one line of about 400 characters."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"(ERROR|error|\w*(Error|Exception)): ", line)]
     building = ", ".join(dict.fromkeys(_BUILD_FOLDER.findall(output)))

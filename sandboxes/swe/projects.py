@@ -1,7 +1,7 @@
 """Finds what a repository adds to its environment: requirements, metadata, and files that its build makes.
 
-The repository's code is not installed: it is imported from its folder, so that a patch has an effect. Installed are the
-files that `pip install -e .` would leave beside it: metadata, compiled modules, generated files such as `_version.py`.
+The repository's code is not installed: it is imported from its folder, so that a patch has an effect. The other files
+that `pip install -e .` creates are installed: metadata, compiled modules, generated files such as `_version.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COPY_BUILT = f"cp -rn ../{PREFIX}/{BUILT}/. . 2>/dev/null || true"
 
 
 def source_folders(repository: Repository) -> list[str]:
-    """Return the folders on a repository's import path: `src` or `lib` if packages lie there, and its top."""
+    """Return the folders on a repository's import path: `src` or `lib` if it contains packages, and the top folder."""
     folders = {
         path.partition("/")[0] for path in repository.files if path.count("/") == 2 and path.endswith("/__init__.py")
     }
@@ -41,15 +41,16 @@ def lock_project(
     python: str = HERE,
     version: str = "",
 ) -> list[str]:
-    """Return the `requirements` of a task on this repository: the packages that pip resolves, and what its build makes.
+    """Return the `requirements` of a task on this repository: the packages that pip resolves, and the files that its
+    build makes.
 
     The build runs on this host, as with `pip install`. Resolved packages are kept in the cache.
 
     Args:
-        requirements: for pip, beside the repository's own. `files`: requirements files in the repository; missing ones
-            are ignored. `extras`: extras of the repository, separated by commas.
+        requirements: for pip, in addition to the repository's own. `files`: requirements files in the repository;
+            missing ones are ignored. `extras`: extras of the repository, separated by commas.
         version: the version of a repository that takes its version from git.
-    Raises: TaskError with what pip said.
+    Raises: TaskError with pip's message.
     """
     key = json.dumps([repository.digest, list(requirements), list(files), extras, python, version])
     record = cache(python) / "locks" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
@@ -105,7 +106,7 @@ def _build(folder: Path, scratch: Path, python: str, version: str, requirements:
 
 
 def _keep_traces(own: Path, repository: Repository, python: str, scratch: Path) -> str:
-    """Keep a wheel in the cache with a project's metadata, and the files that its build made. Returns: its pin."""
+    """Keep a wheel in the cache, with a project's metadata and built files. Returns: the wheel's name==version."""
     name, version = own.name.split("-")[:2]
     with zipfile.ZipFile(own) as archive:
         if sum(member.file_size for member in archive.infolist()) > MAX_BYTES:

@@ -1,4 +1,4 @@
-"""Puts canaries and controls (`controls.py`) into the test files of a judge's sandbox, where pytest runs them."""
+"""Puts canaries and controls (`controls.py`) into the test files of a judge's sandbox, if pytest runs them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from .repository import ROOT
 
 MAX_CANARIES, MAX_SOURCE = 6, 2**20
 KEPT_CONTROLS = 3
-"""Number of functions among the tests to keep unbroken that become controls, in addition to the tests to mend."""
+"""Number of test functions that must keep passing and become controls, in addition to the tests to fix."""
 
 
 async def write_pytest_controls(
     sandbox: Sandbox, truth: Mapping[str, Any], seed: int, seen: Mapping[str, str], *, single: bool = False
 ) -> dict[str, str]:
-    """Turn the tests to be mended, and some of those to be kept, into controls; if possible, only tests that the agent
-    has not seen. `seen`: test files as the agent had them, by path. `single`: use only one function to be mended.
-    Returns: the controls' old ids by their new ids."""
+    """Turn the tests to fix, and some of those that must keep passing, into controls; if possible, only tests that the
+    agent has not seen. `seen`: test files as the agent had them, by path. `single`: use only one of the functions to
+    fix.
+    Returns: a map from the controls' new ids to their old ids."""
     rng = random.Random(seed)
     tests = list(truth["fail_to_pass"])
     sources = await python_sources(sandbox, tests)
@@ -75,7 +76,7 @@ async def python_sources(sandbox: Sandbox, tests: Sequence[str]) -> dict[str, st
 
 
 async def write_canaries(sandbox: Sandbox, files: Sequence[str], rng: random.Random) -> tuple[list[str], list[str]]:
-    """Put tests that fail at the end of the test files, and into files beside them with names like theirs.
+    """Write failing tests at the end of the test files, and into new files beside them with similar names.
 
     Returns: the ids of those tests, and the new files.
     """

@@ -1,4 +1,4 @@
-"""Brings a repository's files into sandboxes: unpacked and committed once, then forked for every episode."""
+"""Puts a repository's files into sandboxes: unpacked and committed once, then forked for every episode."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ QUIET = {
 class Repository:
     """Regular files by path, and which of them are executable. Links are left out.
 
-    `beside`: other repositories that this one needs, by name; they are under /work/packages, outside its history.
+    `beside`: other repositories that this one needs, by name. They are put under /work/packages, outside its git
+        history.
     """
 
     files: Mapping[str, bytes]
@@ -82,7 +83,7 @@ class Repository:
 
     @classmethod
     def from_folder(cls, folder: Path) -> Repository:
-        """Read a folder without its .git: the history would reveal later changes. Raises: TaskError."""
+        """Read a folder without its .git, whose history would reveal later changes. Raises: TaskError."""
         files: dict[str, bytes] = {}
         executable: set[str] = set()
         for path in sorted(folder.rglob("*")):
@@ -133,7 +134,7 @@ class Repository:
         return digest.hexdigest()
 
     def archive(self) -> bytes:
-        """Return all files as an uncompressed tar archive, the same for equal files."""
+        """Return all files as an uncompressed tar archive, identical for equal files."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as archive:
             for folder, repository in (
@@ -163,15 +164,16 @@ async def prepared(
 ) -> Snapshot:
     """Return a sandbox with a repository under /work/repo, whose single commit is the agent's initial state.
 
-    The first call with these arguments prepares it, and later calls share the result. All patches share everything but
-    the patch itself and the commit. `patch` is applied before the commit, so that the history does not show it.
+    The first call with these arguments prepares it, and later calls share the result. Calls that differ only in `patch`
+    share everything before the patch and the commit. `patch` is applied before the commit, so that the history does not
+    show it.
 
     Args:
         setup: shell commands to run in the repository. `path`: the import path, relative to the repository.
         python: the required version of Python, such as 3.11; empty for any.
         programs: programs that the image must have; None for pytest.
-    Raises: TaskError if the patch does not fit, a command of the set-up fails, there is no pytest or no such program,
-        or Python has another version; SandboxError.
+    Raises: TaskError if the patch does not fit, a command of the set-up fails, pytest or a program is missing, or
+        Python has another version; SandboxError.
     """
     key = f"{repository.digest}:{spec!r}:{tuple(setup)!r}:{tuple(path)!r}:{python}:{programs}"
 
@@ -195,7 +197,7 @@ async def _unpack(
     python: str,
     programs: Sequence[str] | None,
 ) -> Snapshot:
-    """Return the files as the set-up leaves them, including compiled ones."""
+    """Return the files after the set-up, including compiled ones."""
     sandbox = await backend.create(spec)
     try:
         await sandbox.write("repository.tar", await asyncio.to_thread(repository.archive))
@@ -260,7 +262,7 @@ def in_environment(command: str) -> str:
 
 
 def import_path(path: Sequence[str]) -> str:
-    """Return the PYTHONPATH for folders relative to the repository, and for the sandbox's visible packages."""
+    """Return the PYTHONPATH for folders relative to the repository, and for the packages visible in the sandbox."""
     return ":".join([*(f"/work/{ROOT}/{folder}" for folder in path), "/packages"])
 
 

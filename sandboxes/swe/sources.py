@@ -26,8 +26,9 @@ def prepare_metadata_for_build_wheel(folder, settings=None):
 
 __legacy__ = sys.modules[__name__]
 """
-"""Stands for `setuptools.build_meta` while pip downloads: a source distribution has its metadata, so nothing of it
-needs to run, which old ones could not with build tools of today."""
+"""Replaces `setuptools.build_meta` while pip downloads. A source distribution already has its metadata, so its build
+need not run; old ones could not run with current build tools.
+"""
 PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9.!+_-]+)")
 
 
@@ -37,14 +38,14 @@ def cache() -> Path:
 
 
 def archive(pinned: str) -> Path | None:
-    """Return the archive of `name==version` in the cache, None if it is not there, or the text names no package."""
+    """Return the archive of `name==version` in the cache; None if it is not there, or the text names no package."""
     match = PINNED.fullmatch(pinned)
     return next(iter(cache().glob(f"{_normal(match[1])}=={match[2]}.tar.*")), None) if match else None
 
 
 def fetch(pinned: str, sha256: str = "") -> Path:
     """Download the source distribution of `name==version` with pip, unless it is in the cache. None of its code is run,
-    unless it is built with a tool other than setuptools, which pip asks for its name.
+    unless it is built with a tool other than setuptools, because pip asks that tool for the package's name.
 
     Raises: TaskError if it cannot be downloaded, or its hash is not `sha256`.
     """
@@ -56,7 +57,7 @@ def fetch(pinned: str, sha256: str = "") -> Path:
         cache().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache()) as folder:
             command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder]
-            command += ["--no-binary", match[1]]  # and no other: what its build needs may come as wheels
+            command += ["--no-binary", match[1]]  # nothing else: packages that its build needs may come as wheels
             stub = Path(folder, "stub", "setuptools")
             stub.mkdir(parents=True)
             (stub / "__init__.py").touch()

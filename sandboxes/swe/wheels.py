@@ -50,7 +50,7 @@ def lock(requirements: Sequence[str], python: str = HERE, *, leave_out: str = ""
 
     Packages without a wheel are built from their source distributions, which runs their build on this host, as
     `pip install` does. For a version of Python without an interpreter on this host, only published wheels can be used.
-    `leave_out`: the file name of a wheel that only lists requirements.
+    `leave_out`: the file name of a wheel that only carries requirements and is not kept.
     Raises: TaskError with pip's message.
     """
     if not requirements:
@@ -78,7 +78,7 @@ def lock(requirements: Sequence[str], python: str = HERE, *, leave_out: str = ""
 
 
 def interpreter_of(python: str) -> str | None:
-    """Return the interpreter of a version that has pip: this one, or another on this host; None if there is none."""
+    """Return an interpreter of this version with pip: the running one, or another on this host; None if there is none."""
     if python == HERE:
         return sys.executable
     path = rootfs.find_interpreter(python)
@@ -89,10 +89,10 @@ def interpreter_of(python: str) -> str | None:
 
 @lru_cache(maxsize=16)
 def environment(requirements: tuple[str, ...], python: str = HERE) -> Repository:
-    """Return the files of an environment: `site`, for the import path, with the packages' metadata, and `bin`, their
-    commands.
+    """Return the files of an environment: `site`, for the import path, with the packages' metadata, and `bin`, with
+    their commands.
 
-    Without requirements it has the command `pytest`, for the pytest that the sandbox shows.
+    Without requirements, it has only the command `pytest`, which runs the pytest visible in the sandbox.
     Raises: TaskError for a package that is not in the cache, an invalid wheel, or more than 1 GiB.
     """
     if not requirements:

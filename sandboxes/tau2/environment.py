@@ -16,7 +16,7 @@ from ..function_turns import START_S, Contents
 from ..tau import Tau
 
 CODE, DATA = ("src/tau2/domains", "tau2/domains"), ("data/tau2/domains", "tau2/data/tau2/domains")
-"""The folders of the domains' code and data: in a clone, and in the package that is made of it."""
+"""The folders of the domains' code and data: in a clone, and in the package that is built from it."""
 GUEST = "tau2_guest"
 OF_CUSTOMER = "user."
 DATA_SUFFIXES, OF_TASKS = (".json", ".toml", ".md", ".txt"), ("tasks", "split_")
@@ -27,22 +27,22 @@ MAX_KEPT = 1_000
 class Tau2(Tau):
     """A customer, a policy, and the tools of a domain of tau2-bench, which run in the sandbox. Isolated: the tools.
 
-    The episode ends when the customer leaves. In some domains the customer has tools too, such as the telephone in its
-    hand. Without a policy that plays the customer, the agent is told at once what the customer wants, has the
-    customer's tools beside its own, and the episode ends with its first message without calls.
+    The episode ends when the customer leaves. In some domains the customer has tools too, such as a telephone. Without
+    a policy that plays the customer, the agent is told the customer's wishes at the start, also has the customer's
+    tools, and its first message without calls ends the episode.
 
     Task parameters: `source`, a clone of tau2-bench; `domain`, such as `airline`; `tools` and `user_tools`, the schemas
-    of the agent's tools and of the customer's; `wiki`, the policy that the agent obeys; `persona`, who the customer is;
-    `initial`, the initial state: `initialization_data` and `initialization_actions` as published, `calls` that have
-    been made, and `messages` that have been exchanged; `checks`, assertions that are called at the end, whose values
-    stand in the record. The prompt is what the customer wants; the agent never reads it if somebody plays the customer.
+    of the agent's tools and of the customer's; `wiki`, the policy that the agent must obey; `persona`, a description of
+    the customer; `initial`, the initial state: `initialization_data` and `initialization_actions` as published, earlier
+    `calls` and `messages`; `checks`, assertions that are called at the end and whose values are recorded. The prompt
+    states the customer's wishes; the agent never reads it if a policy plays the customer.
 
     Args:
         user: the policy that plays the customer: a Policy, or the name and options of a registered one.
     """
 
     reward = "tau2"
-    last_tools = frozenset()  # the customer leaves when it hears that it is handed over, as published
+    last_tools = frozenset()  # the customer leaves when it hears that it was transferred, as published
 
     def __init__(self, user: Policy | Mapping[str, Any] | None = None) -> None:
         super().__init__(user)
@@ -66,7 +66,7 @@ class Tau2(Tau):
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Begin a task.
 
-        Raises: TaskError for parameters that describe no domain; PolicyError if the customer does not begin.
+        Raises: TaskError if the parameters describe no domain; PolicyError if the customer's policy fails.
         """
         self._hand = CustomersTools()
         self._of_customer = [each["name"] for each in task.parameters.get("user_tools", ())]
@@ -101,7 +101,8 @@ class Tau2(Tau):
 
 
 class CustomersTools(Environment):
-    """What the customer has in its hand. Nothing is isolated here: the tools run where those of the agent do.
+    """The customer's tools, such as a telephone. Nothing is isolated here: they run in the sandbox of the agent's
+    tools.
 
     Attributes:
         calls: name and arguments of the customer's calls that were run.
@@ -118,7 +119,7 @@ class CustomersTools(Environment):
 
 
 def folder_of(source: Path, folders_of_domains: Sequence[str], domain: str) -> Path:
-    """Return the folder of a domain in a clone, or in the package that is made of it.
+    """Return the folder of a domain in a clone, or in the package that is built from it.
 
     Raises: ValueError if there is no such folder.
     """
@@ -132,7 +133,7 @@ def folder_of(source: Path, folders_of_domains: Sequence[str], domain: str) -> P
 def _files_of(source: Path, domain: str) -> Contents:
     """Return a domain's code and data, without its tasks, and the stand-ins for the packages that it imports.
 
-    Raises: ValueError for a folder that holds no domain; OSError.
+    Raises: ValueError if a folder holds no domain; OSError.
     """
     code, data = folder_of(source, CODE, domain), folder_of(source, DATA, domain)
     modules = [*sorted(code.glob("*.py")), *sorted((code.parent.parent / "utils").glob("[!_]*.py"))]

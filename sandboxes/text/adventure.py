@@ -1,4 +1,4 @@
-"""`agentgym/text-adventure-v1`: rooms, boxes, locks and keys, and things that must be brought to their places."""
+"""`agentgym/text-adventure-v1`: rooms, boxes, locks, keys, and things to bring to their places."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ AT_ONCE, FEW = 5, 15
 class Adventure(TextEnvironment):
     """A text adventure. Everything is in memory, so nothing is isolated.
 
-    Task parameters: `house` and `state` as `house.House` has them, `quest`, pairs of a thing and the holder where it
-    belongs. No door or box can be locked or closed again, so every state can be solved.
-    Source: the kind of game is that of TextWorld, arXiv:1806.11532; words, rules and generator are our own.
+    Task parameters: `house` and `state`, as for `house.House`; `quest`, pairs of a thing and the holder to put it in.
+    No door or box can be locked or closed again, so every state has a solution.
+    Source: the kind of game is TextWorld's, arXiv:1806.11532; words, rules and generator are our own.
     """
 
     task_set = "text/adventure-v1"
@@ -63,7 +63,7 @@ class Adventure(TextEnvironment):
         return all(self.state["places"][thing] == holder for thing, holder in self._quest)
 
     def nearness(self) -> float:
-        """Return L / (L + remaining commands), with L the commands of the shortest solution from the start."""
+        """Return L / (L + remaining commands), with L the length of the shortest solution from the start."""
         if self.solved():
             return 1.0
         self._house.state = self.state
@@ -101,7 +101,7 @@ class Adventure(TextEnvironment):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Play a shortest solution, one command per turn, or several if there are many; the truth is not read."""
+        """Play a shortest solution, one command per turn, or several if there are many. The truth is not read.."""
         house, state, quest = (task.parameters[name] for name in ("house", "state", "quest"))
         return _player(_fresh(house, state).solution(quest))
 

@@ -43,10 +43,10 @@ class TextEnvironment(Environment):
     and `gold`, if it has them.
 
     Attributes:
-        id: the name it is registered under.
+        id: the name under which it is registered.
         axes: the axes of difficulty that `generate` accepts, by name.
         levels: the axes of difficulty 0, 1, 2, ...; an axis that a level leaves out is at its lowest value.
-        state: the complete state as plain data, as a checkpoint holds it.
+        state: the complete state as plain data, stored in checkpoints.
     """
 
     reward = "final_state"
@@ -66,7 +66,7 @@ class TextEnvironment(Environment):
 
     @abstractmethod
     def begin(self) -> dict[str, Any]:
-        """Return the state at the start, from `self.parameter(...)`. Raises: TaskError for invalid parameters."""
+        """Return the initial state, read with `self.parameter(...)`. Raises: TaskError for invalid parameters."""
 
     @abstractmethod
     def solved(self) -> bool:
@@ -74,7 +74,7 @@ class TextEnvironment(Environment):
 
     @abstractmethod
     def nearness(self) -> float:
-        """Return how near the state is to a solution, from 0 to 1; 1 only if solved. Depends on the state alone."""
+        """Return how near the state is to a solution, from 0 to 1; 1 only if solved. It depends only on the state."""
 
     def lost(self) -> bool:
         """Return whether the episode is over without a solution."""
@@ -102,7 +102,7 @@ class TextEnvironment(Environment):
 
         Args:
             difficulty: a level, 0 to `len(levels) - 1`.
-            axes: override those of the level, by name.
+            axes: values by name, which override the level's.
         Raises: TaskError for an unknown level or axis, or a value out of range.
         """
         if not 0 <= difficulty < len(cls.levels):
@@ -148,7 +148,7 @@ class TextEnvironment(Environment):
         return TaskError(f"{self._task}: {why}")
 
     def check_open(self) -> None:
-        """Check that the episode goes on; every tool calls this first. Raises: ToolError if it is over."""
+        """Check that the episode is not over; every tool calls this first. Raises: ToolError if it is."""
         if self.ended:
             raise ToolError("It is over: nothing changes any more.")
 

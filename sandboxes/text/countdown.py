@@ -15,14 +15,16 @@ from .base import Axis, Puzzle, Script, TextEnvironment
 Operator = Literal["+", "-", "*", "/"]
 MAX_NUMBERS, MAX_VALUE, MAX_EXPRESSION = 8, 10**9, 200
 EXACT = 4
-"""The largest number of numbers for which `nearness` checks whether the target can still be reached."""
+"""The most numbers for which `nearness` checks whether the target can still be reached."""
 
 
 class Countdown(TextEnvironment):
     """Numbers on a table that must be combined into a target. Everything is in memory, so nothing is isolated.
 
-    Task parameters: `numbers`, positive whole numbers; `target`; `use_all`, true if none may be left over (optional).
-    Differences are never negative, and a division leaves no remainder. An answer in one go, or step by step.
+    Task parameters: `numbers`, positive whole numbers; `target`; `use_all`, true if every number must be used
+        (optional).
+    Differences are never negative, and a division leaves no remainder. The agent answers with one expression, or step
+    by step.
     """
 
     task_set = "text/countdown-v1"
@@ -66,9 +68,9 @@ class Countdown(TextEnvironment):
         return self.state["answer"] is not None and not self.solved()
 
     def nearness(self) -> float:
-        """Return the share of the combinations that are done, if the target can still be reached.
+        """Return the share of the needed combinations that are done, if the target can still be reached.
 
-        0 if it cannot, and if there are more than four numbers, because checking that would take too long.
+        Return 0 if it cannot, or if there are more than four numbers, because the check would take too long.
         """
         table = self.state["table"]
         if self.solved() or self.lost():
@@ -141,7 +143,7 @@ class Countdown(TextEnvironment):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Search for the steps, and combine one pair per turn. The truth is not read."""
+        """Search for a solution, and combine one pair per turn. The truth is not read."""
         parameters = task.parameters
         steps = search(tuple(sorted(parameters["numbers"])), parameters["target"], parameters.get("use_all", False))
 
@@ -189,7 +191,7 @@ def combined(left: int, operator: str, right: int) -> int:
 def evaluate(expression: str) -> tuple[int, list[int]]:
     """Return the value of an expression of whole numbers, + - * / and brackets, and the numbers in it.
 
-    Raises: ToolError for anything else, also for a value beyond 10^9 on the way. Nothing is executed.
+    Raises: ToolError for anything else, and for an intermediate value above 10^9. Nothing is executed.
     """
     if len(expression) > MAX_EXPRESSION:
         raise ToolError(f"The expression is {len(expression)} characters long; {MAX_EXPRESSION} are allowed.")
@@ -224,7 +226,7 @@ def _result(left: int, operator: str, right: int) -> int:
 
 
 def search(table: tuple[int, ...], target: int, use_all: bool) -> list[tuple[int, str, int]] | None:
-    """Return steps that make the target from a sorted table, or None. Tries every way, but no table twice."""
+    """Return steps that make the target from a sorted table, or None. Tries all steps, but no table twice."""
     return _search(table, target, use_all, set())
 
 

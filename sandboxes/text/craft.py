@@ -1,4 +1,4 @@
-"""`agentgym/text-craft-v1`: gather, craft and smelt what a tech tree asks for, whose recipes must be looked up."""
+"""`agentgym/text-craft-v1`: gather, craft and smelt an item of a tech tree whose recipes must be looked up."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ACTING = ("explore", "equip", *MAKING)
 
 
 class Craft(TextEnvironment):
-    """A land of a few sites, and a tech tree with names and recipes of its own. In memory, so nothing is isolated.
+    """A few sites, and a tech tree with invented names and recipes. In memory, so nothing is isolated.
 
-    Task parameters: `tree`, as `craft_tree.TechTree` has it; `start`, a site; `goal`, the item to get.
+    Task parameters: `tree`, as for `craft_tree.TechTree`; `start`, a site; `goal`, the item to get.
     Source: structured actions, a text base of recipes and goals by depth of the tech tree: Ghost in the Minecraft,
     arXiv:2305.17144; names, trees and rules are our own.
     """
@@ -36,7 +36,7 @@ class Craft(TextEnvironment):
     id = "agentgym/text-craft-v1"
     _tree: TechTree
     _goal: str
-    _work: int  # work for the goal, starting with nothing
+    _work: int  # work for the goal from nothing
     axes = {
         "depth": Axis(1, DEEPEST, "the depth of the goal in the tree"),
         "tree": Axis(0, 999_999, "the number of the tree; 0: one of its own"),
@@ -62,7 +62,7 @@ class Craft(TextEnvironment):
         return self._goal in self.state["have"]
 
     def nearness(self) -> float:
-        """Return the share of the work for the goal that is already done: units to gather, and things to make."""
+        """Return the share of the work for the goal that is done. Work counts units to gather and things to make."""
         return 1.0 - self._tree.work_left(self._goal, self.state["have"]) / self._work
 
     @tool(inline=True)
@@ -163,12 +163,12 @@ class Craft(TextEnvironment):
     @staticmethod
     @lru_cache(maxsize=256)
     def tree(number: int, sites: int = 4, extras: int = 2) -> dict[str, Any]:
-        """Return the generated tree of a number. The object is shared: do not change it."""
+        """Return the generated tree with this number. The object is shared: do not change it."""
         return build(random.Random(seed_of("craft tree", number, sites, extras)), sites, extras)
 
     @staticmethod
     def depths_in(tree: Mapping[str, Any]) -> dict[str, int]:
-        """Return the depth of each item, in the order of the names. Raises: ValueError for an invalid tree."""
+        """Return the depth of each item, in the order of the items' names. Raises: ValueError for an invalid tree."""
         return dict(sorted(tree_of(json.dumps(tree)).depths.items()))
 
     @classmethod
@@ -200,7 +200,7 @@ class Craft(TextEnvironment):
 
     @staticmethod
     def plans_of(trajectory: Trajectory) -> dict[str, list[Call]]:
-        """Return for each item that was got the actions of the episode that helped to get the first one."""
+        """Return for each item obtained the actions of the episode that helped to obtain the first one."""
         task, tree = trajectory.task, _tree(trajectory.task)
         got, actions = dict[str, list[Call]](), list[Action]()
         for turn in trajectory.turns:
@@ -224,7 +224,7 @@ class Craft(TextEnvironment):
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Act correctly, but give up at a point of the plan."""
+        """Follow a plan correctly, but give up part of the way."""
         actions = _actions(task)
         return _player(actions[: random.Random(seed_of("imperfect", task.id)).randrange(len(actions))])
 

@@ -33,11 +33,12 @@ bay bluff brook cave copse dale dune fen ford glen gully heath islet marsh meado
 spring
 """
 CONSUMED = ("raw", "ore", "part", "smelted")
-"""The kinds of items from which others are made."""
+"""The kinds of items that are used up to make others."""
 
 
 def build(rng: random.Random, sites: int, extras: int) -> dict[str, Any]:
-    """Return a tree as `TechTree` reads it: `1 + extras` items of each depth from 1 to DEEPEST, and raw ones.
+    """Return a tree in the form that `TechTree` reads: `1 + extras` items of each depth from 1 to DEEPEST, and raw
+    items.
 
     Raises: ValueError if none was found in TRIES tries.
     """
@@ -50,7 +51,7 @@ def build(rng: random.Random, sites: int, extras: int) -> dict[str, Any]:
         try:
             if max(tree.work_left(goal, {}) for goal in tree.items) <= MAX_WORK:
                 return data
-        except ValueError:  # it needs more of an item than a call may gather
+        except ValueError:  # it needs more units of an item than a call may gather
             continue
     raise ValueError(f"no tree with {sites} sites and {extras} extras was found. Ask for other numbers")
 
@@ -59,7 +60,7 @@ def _follows(kind: str, *, furnace: bool) -> tuple[str, ...]:
     """Return the kinds that can be one level deeper than an item of a kind, because they need it.
 
     Args:
-        furnace: whether there is one already.
+        furnace: whether the tree has a furnace already.
     """
     if kind == "tool":
         return ("ore",)
@@ -94,11 +95,11 @@ class _Draft:
             furnace = self._furnace is not None
             others = [other for other in _follows(kind_before, furnace=furnace) if other in CONSUMED]
             level = [(own, self._entry(own, before, kind_before)) for own in (kind, *rng.choices(others, k=extras))]
-            names = [self._add(own, entry) for own, entry in level]  # no item needs another one of its level
+            names = [self._add(own, entry) for own, entry in level]  # no item needs another item of its level
             before, kind_before = names[0], kind
 
     def tree(self, sites: list[str]) -> dict[str, Any]:
-        """Return the tree, with everything that is gathered at one or two of the sites."""
+        """Return the tree, in which each gathered item is at one or two of the sites."""
         at: dict[str, list[str]] = {site: [] for site in sites}
         for number, name in enumerate(name for name, item in self.items.items() if item["by"] == "gather"):
             first = sites[number % len(sites)]  # so that each site has something

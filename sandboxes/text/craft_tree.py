@@ -1,4 +1,4 @@
-"""A tech tree as plain data: what is gathered where, what is made of what, and plans that lead to an item."""
+"""A tech tree as plain data: the sites of raw items, the recipes of others, and plans that lead to an item."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ class _Part(BaseModel):
 
 
 class Item(_Part):
-    """How an item is got.
+    """How an item is obtained.
 
-    `by`: "gather", at a site that has it; "craft" or "smelt", from `parts`, which are used up, and gives `makes`.
-    `needs`: what must be in hand to gather it, or must be carried to craft or smelt it; it is not used up.
+    `by`: "gather", at a site that has it; "craft" or "smelt", from `parts`, which are used up, with `makes` units as
+        the result.
+    `needs`: the tool that must be in hand to gather it, or be carried to craft or smelt it; it is not used up.
     """
 
     by: Literal["gather", "craft", "smelt"]
@@ -42,14 +43,14 @@ class Item(_Part):
 
 
 class TechTree(_Part):
-    """`sites`: what can be gathered at each. `items`: how each is got. Only items that are used up are parts."""
+    """`sites`: the items to gather at each. `items`: how to obtain each. Parts are never tools too."""
 
     sites: dict[Name, tuple[Name, ...]] = Field(min_length=1, max_length=12)
     items: dict[Name, Item] = Field(min_length=1, max_length=100)
 
     @classmethod
     def read(cls, data: Any) -> TechTree:
-        """Read a tree. Raises: ValueError of one line that names the part that is wrong."""
+        """Read a tree. Raises: ValueError with one line that names the wrong part."""
         try:
             return cls.model_validate(data)
         except ValidationError as error:
@@ -84,7 +85,7 @@ class TechTree(_Part):
 
     @cached_property
     def depths(self) -> Mapping[str, int]:
-        """Return for each item the length of its longest chain of needed items; 0 for what bare hands gather.
+        """Return for each item the length of its longest chain of needed items; 0 for items gathered by hand.
 
         Raises: ValueError for items that need each other.
         """
@@ -123,9 +124,9 @@ class TechTree(_Part):
     # ---- plans
 
     def work(self, goal: str, have: Mapping[str, int]) -> dict[str, int]:
-        """Return the remaining work for one `goal`: by item, how many to gather, or how often to make it.
+        """Return the remaining work for one `goal`: for each item, the units to gather, or how often to make it.
 
-        The deepest item comes first. Raises: ValueError if more than MAX_AT_ONCE of an item are to be got.
+        The deepest item comes first. Raises: ValueError if more than MAX_AT_ONCE of an item are needed.
         """
         demand, left = {goal: 1}, {}
         for name in self._deepest_first:
@@ -143,7 +144,7 @@ class TechTree(_Part):
         return left
 
     def work_left(self, goal: str, have: Mapping[str, int]) -> int:
-        """Return the units still to gather plus the times still to make something, for one `goal`."""
+        """Return the remaining work for one `goal`: units to gather plus times to make something."""
         return sum(self.work(goal, have).values())
 
     def plan(self, goal: str, have: Mapping[str, int], site: str, hand: str | None) -> Iterator[Action]:
@@ -163,7 +164,7 @@ class TechTree(_Part):
             yield "gather", name, times
 
     def essential(self, goal: str, actions: Sequence[Action], site: str) -> list[Action]:
-        """Return the actions that got one `goal` from nothing, without useless actions.
+        """Return the actions that obtained one `goal` from nothing, without useless actions.
 
         Args:
             site: the site where the actions began.
@@ -184,7 +185,7 @@ class TechTree(_Part):
         return self._without_detours(useful[::-1], site)
 
     def _without_detours(self, actions: Sequence[Action], site: str) -> list[Action]:
-        """Walk, or take an item in hand, only right before gathering the next thing that needs it."""
+        """Move walking, and taking a tool in hand, to just before the gathering that needs it."""
         direct, at, hand, next_site, next_hand = list[Action](), "", "", site, ""
         for name, what, count in actions:
             if name == "explore":

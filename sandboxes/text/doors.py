@@ -1,4 +1,4 @@
-"""`agentgym/text-doors-v1`: a row of rooms with a door after each, and in every room keys, of which one is taken."""
+"""`agentgym/text-doors-v1`: a row of rooms with keys and a door; in each room the agent takes one key."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from agentgym import Call, Message, Outlook, Task, ToolError, seed_of, tool
 from .base import Axis, Puzzle, Script, TextEnvironment
 
 COLOURS = ("red", "blue", "gold", "gray", "pink", "teal", "lime", "tan", "plum", "ruby", "jade", "rust")
-ANY = "any"  # the sign of a room whose keys are all equally good
+ANY = "any"  # the sign of a room in which all keys are equally good
 KEYS = 3
 PROMPTS = {"every": "Every sign names the key to take.", "first": "The first sign names the key to take."}
 HORIZONS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
 class Doors(TextEnvironment):
-    """One key is taken in each room, and its door opens whichever key it is. In memory, so nothing is isolated.
+    """The agent takes one key in each room, and the door opens with any key. In memory, so nothing is isolated.
 
     A room reads `at blue: red blue gray`: the colour on its sign, then those of its keys. The right key has the colour
-    of the sign. A wrong one opens the door too, and nothing tells the difference. A task is solved if all keys that
-    count are right. After the last room the episode ends.
+    of the sign. A wrong key opens the door too, and nothing reveals the mistake. A task is solved if all keys that
+    count are right. The episode ends after the last room.
 
-    Task parameters: `rooms`, as they read; `horizon`, how many there are, which is the number of turns of a player that
-    makes no mistakes of form; `counts`, `every` if every key counts, or `first` if only the key of the first room does;
-    then all later signs say `any`, and whichever key is taken there makes no difference.
+    Task parameters: `rooms`, their texts; `horizon`, their number, which is also the number of turns without invalid
+    calls; `counts`, `every` if every key counts, or `first` if only the key of the first room does; then all later
+    signs say `any`, and any key is right there.
     """
 
     task_set = "text/doors-v1"
@@ -67,7 +67,7 @@ class Doors(TextEnvironment):
         return self._is_over() and not self.solved()
 
     def nearness(self) -> float:
-        """Return, if every key counts, the right keys so far as a share of all rooms.
+        """Return the number of right keys so far as a share of all rooms, if every key counts.
 
         If only the first key counts: 0 before it is taken, and 0 after a wrong one; 0.5 after the right one, rising
         evenly to 1 in the remaining rooms.
@@ -78,7 +78,7 @@ class Doors(TextEnvironment):
         return 0.5 + 0.5 * walked if self.state["right"] else 0.0
 
     async def outlook(self) -> Outlook:
-        """Return the outlook: hopeless once a wrong key that counts was taken; it needs one turn for each room left."""
+        """Return the outlook: hopeless once a wrong key that counts was taken; one turn for each room left."""
         expected = self.state["room"] if self._counts() == "every" else min(self.state["room"], 1)
         hopeless = "a wrong key was taken" if self.state["right"] < expected else None
         return Outlook(hopeless, turns_needed=self._horizon() - int(self.state["room"]))
@@ -150,7 +150,7 @@ _RESERVED = [keys for keys in combinations(COLOURS, KEYS) if is_reserved(keys)]
 
 
 def _is_room(room: str, decides: bool) -> bool:
-    """Return whether a room has keys of different colours and, if the room decides, a sign naming one of them."""
+    """Return whether a room has keys of different colours and, if its key counts, a sign naming one of them."""
     sign, keys = read_room(room)
     is_complete = room.startswith("at ") and len(keys) == len(set(keys)) == KEYS and "" not in keys
     return is_complete and (sign in keys if decides else sign == ANY)

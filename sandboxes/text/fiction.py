@@ -1,4 +1,4 @@
-"""`agentgym/text-fiction-v1`: interactive fiction whose rooms, things and rules a task brings with it."""
+"""`agentgym/text-fiction-v1`: interactive fiction whose rooms, things and rules are part of the task."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .fiction_game import FictionState, Game, game_of
 
 
 class Fiction(TextEnvironment):
-    """Interactive fiction by anyone: generated, written by hand or by a model. In memory, so nothing is isolated.
+    """Interactive fiction: generated, or written by hand or by a model. In memory, so nothing is isolated.
 
-    Task parameters: `game`, an object as `fiction_game.Game` has it. A reset plays through it by search, and refuses
-    a game that cannot be won. One can get stuck in some: the potential of a state without a way to the goal is 0.
+    Task parameters: `game`, an object as for `fiction_game.Game`. A reset searches for a way to win, and refuses a game
+    without one. In some games the player can get stuck; the potential of a state without a way to the goal is 0.
     Source: games that a model writes and an engine checks: STARLING, arXiv:2406.05872; the format, rules and generator
     are our own.
     """
@@ -62,7 +62,7 @@ class Fiction(TextEnvironment):
         return self._game.is_solved(_state(self.state))
 
     def nearness(self) -> float:
-        """Return L / (L + remaining commands), L the commands of the shortest way at the start; 0 without a way."""
+        """Return L / (L + remaining commands), with L those of the shortest way from the start; 0 without a way."""
         remaining = self._game.commands_left(_state(self.state))
         return 0.0 if remaining is None else self._length / (self._length + remaining)
 
@@ -92,9 +92,9 @@ class Fiction(TextEnvironment):
 
         Args:
             name: the id of the task.
-            wish: a sentence that says what is to be done.
-            least: the fewest commands that its shortest solution may have.
-        Raises: ValueError for a game that is invalid, cannot be won, or has a shorter solution.
+            wish: a sentence that says what to do.
+            least: the least number of commands that its shortest solution may have.
+        Raises: ValueError if the game is invalid, cannot be won, or has a shorter solution.
         """
         puzzle = _puzzle(wish, game)
         solution = puzzle.truth["solution"]
@@ -120,7 +120,7 @@ class Fiction(TextEnvironment):
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Use the commands correctly, but give up at a point of the shortest way."""
+        """Use the commands correctly, but give up part of the way."""
         solution = _game(task).solution() or []
         return _player(solution[: random.Random(seed_of("imperfect", task.id)).randrange(len(solution) + 1)])
 
@@ -128,7 +128,7 @@ class Fiction(TextEnvironment):
 def _puzzle(wish: str, data: Mapping[str, Any]) -> Puzzle:
     """Return the puzzle of a game.
 
-    Raises: ValueError for a game that is invalid, cannot be won, or is won at the start.
+    Raises: ValueError if the game is invalid, cannot be won, or is won at the start.
     """
     game = Game.read(data)
     solution = game.solution()

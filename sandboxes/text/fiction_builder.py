@@ -17,9 +17,9 @@ LONGEST = 22
 
 
 def build(rng: random.Random, axes: Mapping[str, int]) -> tuple[str, dict[str, Any]]:
-    """Return a game that can be won, by at least two commands more than it has obstacles, and at most LONGEST.
+    """Return a game whose shortest way to win has at least two commands more than obstacles, and at most LONGEST.
 
-    Returns: the wish, a sentence for the agent, and the game as `fiction_game.Game` reads it.
+    Returns: the wish, a sentence for the agent, and the game in the form that `fiction_game.Game` reads.
     Raises: ValueError if none was found in TRIES tries.
     """
     for _ in range(TRIES):
@@ -49,7 +49,7 @@ class _Draft:
     used: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Join the rooms to a tree whose root is the first one."""
+        """Connect the rooms to a tree whose root is the first room."""
         self.exits = {room: {} for room in self.rooms}
         for number, room in enumerate(self.rooms[1:], 1):
             free = [(other, way) for other in self.rooms[:number] for way in WAYS if way[0] not in self.exits[other]]
@@ -60,7 +60,7 @@ class _Draft:
     # ---- obstacles: each makes a thing hard to get, and returns the things that are needed for it
 
     def hide_behind(self, treasure: str, count: int, *, new_kinds: bool) -> bool:
-        """Hide the treasure behind a chain of obstacles. Returns: whether there were enough."""
+        """Hide the treasure behind a chain of obstacles. Returns: whether there were enough obstacles."""
         kinds: list[Callable[[str], list[str] | None]] = [self._lock_up, self._give_to_somebody, self._block_the_way]
         open_things, joined = [treasure], False
         for number in range(count):
@@ -94,7 +94,7 @@ class _Draft:
         return [key]
 
     def _give_to_somebody(self, thing: str) -> list[str] | None:
-        """Give the thing to a person who asks for another one in exchange."""
+        """Give the thing to a person who asks for another thing in exchange."""
         if (pair := self._unused(self.theme.people)) is None:
             return None
         person, requested = pair
@@ -150,7 +150,7 @@ class _Draft:
         return [first, second]
 
     def set_trap(self) -> None:
-        """Let one of the needed things be thrown away."""
+        """Add a command that throws one of the needed things away."""
         needed = [
             name for name, thing in self.things.items() if thing["at"] in self.rooms and thing.get("portable", True)
         ]

@@ -1,4 +1,4 @@
-"""A game of interactive fiction as plain data: rooms, things, rules; its commands, and shortest ways to its goal."""
+"""A game of interactive fiction as plain data: rooms, things, rules; commands, and shortest ways to its goal."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class _Part(BaseModel):
 class Condition(_Part):
     """A condition that must hold or, with `yes` false, must not hold.
 
-    `kind`: `at`, you are in the room `name`; `have`, you carry the thing; `here`, you carry it or it is in your room;
-    `flag`, the flag is set.
+    `kind`: `at`, the player is in the room `name`; `have`, the player carries the thing `name`; `here`, the thing is
+    carried or in the player's room; `flag`, the flag `name` is set.
     """
 
     kind: Literal["at", "have", "here", "flag"]
@@ -38,10 +38,10 @@ class Condition(_Part):
 
 
 class Effect(_Part):
-    """What a command changes.
+    """A change that a command makes.
 
-    `kind`: `take`, you then carry the thing `name`; `appear`, it is in your room; `remove`, it is nowhere; `go`, you
-    are in the room; `set` and `unset`, the flag is set or not.
+    `kind`: `take`, the player then carries the thing `name`; `appear`, it is in the player's room; `remove`, it is
+    nowhere; `go`, the player is in the room; `set` and `unset`, the flag is set or not.
     """
 
     kind: Literal["take", "appear", "remove", "go", "set", "unset"]
@@ -49,7 +49,7 @@ class Effect(_Part):
 
 
 class Exit(_Part):
-    """A way to another room, open while its conditions hold; if they do not, the game says `otherwise`."""
+    """A way to another room, open while its conditions hold; otherwise the game prints `otherwise`."""
 
     to: Name
     needs: tuple[Condition, ...] = Field((), max_length=8)
@@ -57,14 +57,14 @@ class Exit(_Part):
 
 
 class Room(_Part):
-    """What is read in it, and the ways out by their directions."""
+    """A room: its description, and its exits by direction."""
 
     text: Text = ""
     exits: dict[Name, Exit] = Field({}, max_length=8)
 
 
 class Thing(_Part):
-    """Where it is at first: a room, `you` or `nowhere`; what is read on it; whether it can be carried."""
+    """A thing: its first place (a room, `you` or `nowhere`), its description, and whether it can be carried."""
 
     at: Name
     text: Text = ""
@@ -72,7 +72,7 @@ class Thing(_Part):
 
 
 class FictionRule(_Part):
-    """A command that the game defines: while `needs` hold it has `effects` and says `text`, else `otherwise`."""
+    """A command that the game defines: if `needs` hold, it has `effects` and prints `text`, else `otherwise`."""
 
     command: Name
     needs: tuple[Condition, ...] = Field((), max_length=8)
@@ -82,7 +82,7 @@ class FictionRule(_Part):
 
 
 class FictionState(NamedTuple):
-    """What changes: the room, the places of the things in the order of the game, and the flags that are set."""
+    """The changing part: the player's room, the things' places in the game's order, and the flags that are set."""
 
     at: str
     places: tuple[str, ...]
@@ -90,10 +90,10 @@ class FictionState(NamedTuple):
 
 
 class Game(_Part):
-    """A whole game. Every name in it must be one of its rooms or things; flags are what effects set.
+    """A whole game. Every name in it must be one of its rooms or things; the flags are those that effects set.
 
-    Commands: look, inventory, go DIRECTION, take THING, examine THING, and those of `rules`. Nothing is ever dropped,
-    and everything can be carried at once.
+    Commands: look, inventory, go DIRECTION, take THING, examine THING, and those of `rules`. Things cannot be dropped,
+    and the player can carry all of them at once.
     """
 
     start: Name
@@ -104,7 +104,7 @@ class Game(_Part):
 
     @classmethod
     def read(cls, data: Any) -> Game:
-        """Read a game. Raises: ValueError of one line that names the part that is wrong."""
+        """Read a game. Raises: ValueError with one line that names the wrong part."""
         try:
             return cls.model_validate(data)
         except ValidationError as error:
@@ -184,7 +184,7 @@ class Game(_Part):
     # ---- commands
 
     def do(self, command: str, state: FictionState) -> tuple[FictionState, str]:
-        """Carry out a command. Returns: the state after it, and what is read. Raises: ValueError with the reason."""
+        """Carry out a command. Returns: the next state, and the text to print. Raises: ValueError with the reason."""
         words = normal(command)
         if (rule := self._rules.get(words)) is not None:
             if not self.all_hold(rule.needs, state):
@@ -216,7 +216,7 @@ class Game(_Part):
         raise ValueError(f"I do not understand {command[:40]!r}. Commands are: {self.commands()}.")
 
     def commands(self) -> str:
-        """Return all commands, in words."""
+        """Return all commands as one text."""
         own = [rule.command for rule in self.rules]
         return ", ".join(["look", "inventory", "go DIRECTION", "take THING", "examine THING", *own])
 
@@ -232,13 +232,13 @@ class Game(_Part):
         """Return the number of commands in the shortest way from a state to the goal; None without a way.
 
         Args:
-            state: a state that commands have led to; by default the initial state.
+            state: a state that commands can reach; by default the initial state.
         Raises: ValueError for a game with more than MAX_STATES states.
         """
         return self._commands_left.get(self._reduced(self.beginning if state is None else state))
 
     def solution(self) -> list[str] | None:
-        """Return the commands of a shortest way to the goal; None without one. Raises: as `commands_left`."""
+        """Return the commands of a shortest way to the goal; None without a way. Raises: as `commands_left`."""
         state, commands = self._reduced(self.beginning), []
         if (left := self.commands_left()) is None:
             return None
@@ -337,7 +337,7 @@ def normal(command: str) -> str:
     return " ".join(_ARTICLES.sub(" ", re.sub(r"[^a-z' -]", " ", command[:200].casefold())).split())
 
 
-@lru_cache(maxsize=16)  # a game keeps what its search has found
+@lru_cache(maxsize=16)  # a game stores the results of its search
 def game_of(text: str) -> Game:
     """Return the game of a JSON text. Raises: ValueError for an invalid one."""
     return Game.read(json.loads(text))

@@ -11,7 +11,7 @@ class Theme(NamedTuple):
     Attributes:
         boxes: pairs of a box and its key.
         people: pairs of a person and what they ask for.
-        barriers: what blocks a way, the tool that removes it, and the verb for it.
+        barriers: an obstacle on a way, the tool that removes it, and the verb for doing so.
         others: things that no solution needs.
     """
 

@@ -22,8 +22,8 @@ class FrozenLake(TextEnvironment):
     """A walk over ice from the start to the goal. Everything is in memory, so nothing is isolated.
 
     Task parameters: `map`, rows of `S` start, `G` goal, `O` hole and `_` ice; `slip`, percent of steps that go
-    sideways (optional, 0). Which steps slip is drawn from the episode's seed.
-    Source: the lake is that of Gymnasium's FrozenLake; several steps a turn as in RAGEN, arXiv:2504.20073.
+    sideways (optional, 0). The episode's seed determines which steps slip.
+    Source: the lake is Gymnasium's FrozenLake; several steps a turn as in RAGEN, arXiv:2504.20073.
     """
 
     task_set = "text/frozen-lake-v1"
@@ -90,11 +90,11 @@ class FrozenLake(TextEnvironment):
         return self._at in self._holes
 
     def nearness(self) -> float:
-        """Return 1 minus the remaining steps divided by those from the farthest square; 0 in a hole."""
+        """Return 1 - remaining steps / steps from the farthest square; 0 in a hole."""
         return 1 - self._left[self._at] / max(self._left.values()) if self._at in self._left else 0.0
 
     async def outlook(self) -> Outlook:
-        """Return the outlook: the turns of the shortest way at five steps a turn; unknown if steps may slip."""
+        """Return the outlook: the turns of the shortest way, with five steps per turn; unknown if steps may slip."""
         is_known = not self._slip and self._at in self._left
         return Outlook(turns_needed=ceil(self._left[self._at] / MAX_STEPS) if is_known else None)
 
@@ -133,7 +133,7 @@ class FrozenLake(TextEnvironment):
         holes = round(len(squares) * axes["holes"] / 100)
         length = min(axes["length"], 2 * (side - 1))
         for attempt in range(10_000):
-            if attempt and attempt % 40 == 0:  # so many holes leave too little room for a way this long
+            if attempt and attempt % 40 == 0:  # so many holes leave too little room for so long a way
                 holes, length = max(holes - 1, 0), max(length - (attempt % 80 == 0), 1)
             rng.shuffle(squares)
             ice = squares[holes:]
@@ -157,7 +157,7 @@ class FrozenLake(TextEnvironment):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Walk a shortest way, without checking the position, so that on slippery ice this may fail."""
+        """Walk a shortest way, without checking the position, so this may fail on slippery ice."""
         return walker(task, MAX_STEPS)
 
     @staticmethod

@@ -20,8 +20,8 @@ class House:
 
     Args:
         plan: the constant part, as plain data: `exits` (room to direction to room), `holders` (name to room and
-            whether it `opens`), `locks` (what is locked to its key: a holder, or a door written `hall-cellar`).
-        state: what changes: `at`, `places` (thing to room, holder or "you"), `open`, `unlocked`, `seen` (rooms).
+            whether it `opens`), `locks` (from what is locked to its key: a holder, or a door written as `hall-cellar`).
+        state: the changing part: `at`, `places` (thing to room, holder or "you"), `open`, `unlocked`, `seen` (rooms).
     """
 
     def __init__(self, plan: Mapping[str, Any], state: dict[str, Any]) -> None:
@@ -163,7 +163,7 @@ class House:
     # ---- solutions
 
     def solution(self, quest: list[list[str]]) -> list[str]:
-        """Return commands that bring each thing to its holder, from the current state, which is not changed.
+        """Return commands that bring each thing to its holder, starting at the current state, which does not change.
 
         A lock is opened only if it is in the way.
         Raises: RecursionError if a key is behind its own lock.

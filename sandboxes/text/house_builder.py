@@ -41,7 +41,7 @@ BACK = {"north": "south", "south": "north", "west": "east", "east": "west"}
 
 
 def build(rng: random.Random, axes: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Any], list[list[str]]]:
-    """Return a house, its initial state, and a quest, in the form of `house.House` and `Adventure`."""
+    """Return a house, its initial state, and a quest, in the form that `house.House` and `Adventure` read."""
     rooms = rng.sample(ROOMS, axes["rooms"])
     exits = _exits(rng, rooms)
     boxes, surfaces = rng.sample(BOXES, len(BOXES)), rng.sample(SURFACES, len(SURFACES))
@@ -82,10 +82,10 @@ def _exits(rng: random.Random, rooms: list[str]) -> dict[str, dict[str, str]]:
 
 
 def _lock(rng: random.Random, plan: dict[str, Any], locations: dict[str, str], start: str, count: int) -> set[str]:
-    """Lock doors and boxes one after the other; each key is placed where it can be reached without it.
+    """Lock doors and boxes one after the other; each key is placed where it can be reached without that key.
 
-    If possible, a later lock blocks the key of an earlier one, so that the keys must be found in turn. Its own key is
-    behind no lock, so everything can be opened.
+    If possible, a later lock blocks the key of an earlier one, so that the keys must be found in order. The last lock's
+    key is not behind any lock, so everything can be opened.
 
     Returns: the rooms and holders behind the first lock; empty if there is none.
     """
@@ -113,7 +113,7 @@ def _lock(rng: random.Random, plan: dict[str, Any], locations: dict[str, str], s
 
 
 def _open_places(plan: Mapping[str, Any], start: str, lock: str | None = None) -> set[str]:
-    """Return the rooms and holders that can be reached without opening any lock; `lock` is one more lock."""
+    """Return the rooms and holders that can be reached without opening any lock; `lock`: an additional lock."""
     locks, rooms, waiting = {*plan["locks"], lock}, {start}, [start]
     while waiting:
         room = waiting.pop()

@@ -1,4 +1,4 @@
-"""`agentgym/text-locks-v1`: a lock whose wheels are set one after another, to words that the lock does not reveal."""
+"""`agentgym/text-locks-v1`: a lock whose wheels are set one after another to secret words."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ NOTES = (
     "A good answer meets these criteria:\n{points}",
     "An earlier attempt of yours:\n{attempt}\n\nWhat is to be said of it:\n{notes}\n\nDo it better.",
 )
-"""How a prompt notes words: as training shows hints, criteria and critiques."""
+"""Forms in which a prompt gives words: those in which training shows hints, criteria and critiques."""
 
 
 class Locks(TextEnvironment):
-    """A lock has some of eight wheels, with eight words each, and shows which wheel is to be set next.
+    """A lock with some of eight wheels, each with eight words, that shows which wheel is next.
 
-    On a lock of the house, each wheel has the same word as on all other locks of the house, but nothing reveals it. A
-    lock of its own has other words, and the prompt may note the words of its first wheels. After the last wheel the
-    episode ends; it is solved if all words are right. No result tells whether a word was right: an agent that knows
-    nothing opens a lock of k wheels in one of 8^k episodes. In memory, so nothing is isolated.
+    On a "lock of the house", each wheel has the same right word as on all such locks, but nothing reveals it. A "lock
+    of its own" has other words, and the prompt may give the words of its first wheels. The episode ends after the last
+    wheel, and is solved if all words are right. No result tells whether a word was right: an agent that knows nothing
+    opens a lock of k wheels in one of 8^k episodes. In memory, so nothing is isolated.
 
     Task parameters: `wheels`, the names of the wheels in order; `words`, the right word of each wheel.
     """
@@ -77,11 +77,11 @@ class Locks(TextEnvironment):
         return self._is_over() and not self.solved()
 
     def nearness(self) -> float:
-        """Return the right words so far, as a share of all wheels."""
+        """Return the number of right words so far, as a share of all wheels."""
         return float(self.state["right"] / len(self._parameters["wheels"]))
 
     async def outlook(self) -> Outlook:
-        """Return the outlook: hopeless once a wheel was set to a wrong word; it needs one turn for each wheel left."""
+        """Return the outlook: hopeless once a wheel was set to a wrong word; one turn for each wheel left."""
         hopeless = "a wheel was set to a wrong word" if self.state["right"] < self.state["wheel"] else None
         return Outlook(hopeless, turns_needed=len(self._parameters["wheels"]) - int(self.state["wheel"]))
 
@@ -126,7 +126,7 @@ class Locks(TextEnvironment):
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Set the wheels whose words the prompt notes, and draw random words for all others."""
+        """Set the wheels whose words the prompt gives, and choose random words for all others."""
         lines = [line.removeprefix("- ") for line in task.prompt.split("\n")]
         return _player(task, known=sum(note in lines for note in notes_of(task.parameters["words"])))
 
@@ -137,7 +137,7 @@ def notes_of(words: Sequence[str]) -> list[str]:
 
 
 def _player(task: Task, known: int) -> Script:
-    """Return a script that knows the words of the first wheels, and draws the others independently."""
+    """Return a script that knows the words of the first wheels, and chooses the others at random."""
     wheels = task.parameters["wheels"]
     words = {
         wheel: word if index < known else random.Random(seed_of("player", task.id, wheel)).choice(WHEELS[wheel])

@@ -51,7 +51,7 @@ class NumberGuess(TextEnvironment):
         return bool(self.state["left"] <= 0)
 
     def nearness(self) -> float:
-        """Return the share of the bits that are known, times 0.9 until the number is guessed."""
+        """Return the share of the number's bits that the answers reveal, times 0.9 until it is guessed."""
         if self.solved():
             return 1.0
         span = self._parameters["high"] - self._parameters["low"] + 1
@@ -99,7 +99,7 @@ class NumberGuess(TextEnvironment):
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Start like the oracle, but ignore the answers and repeat the guess."""
+        """Make the oracle's first guess, ignore the answer, and repeat the guess."""
         middle = (task.parameters["low"] + task.parameters["high"]) // 2
         return _player(task, lambda low, high: middle)
 

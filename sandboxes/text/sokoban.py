@@ -68,7 +68,7 @@ class Sokoban(TextEnvironment):
         return sorted(map(tuple, self.state["boxes"])) == self._targets
 
     def nearness(self) -> float:
-        """Return 1 / (1 + a lower bound on the remaining pushes, each box alone); 0 if a box can reach no target."""
+        """Return 1 / (1 + bound), a lower bound on the remaining pushes; 0 if a box can reach no target."""
         return 1 / (1 + pushes_left) if (pushes_left := self._left()) < 1_000 else 0.0
 
     def _left(self) -> int:
@@ -140,7 +140,7 @@ def pushes_to(target: Square, floor: Iterable[Square]) -> dict[Square, int]:
     while edge:
         after = []
         for row, column in edge:
-            for down, right in STEPS.values():  # the box came from there, pushed from beyond it
+            for down, right in STEPS.values():  # the box came from there, pushed from the square beyond
                 box, pusher = (row - down, column - right), (row - 2 * down, column - 2 * right)
                 if box in floor and pusher in floor and box not in pushes:
                     pushes[box] = pushes[row, column] + 1
@@ -161,8 +161,8 @@ def drawn(rows: list[str], boxes: Iterable[Any], at: Any, targets: Iterable[Squa
 
 
 def _pulled(rng: random.Random, axes: Mapping[str, int], min_pushes: int) -> tuple[list[str], str] | None:
-    """Return a room with the boxes pulled off their targets, and the steps that push them back; None if these steps
-    are too few.
+    """Return a room with the boxes pulled off their targets, and the steps that push them back; None if too few pushes
+    result.
     """
     side = axes["size"]
     inside = [(row, column) for row in range(1, side + 1) for column in range(1, side + 1)]
@@ -173,13 +173,13 @@ def _pulled(rng: random.Random, axes: Mapping[str, int], min_pushes: int) -> tup
     standing = [square for square in floor if square not in boxes]
     at = rng.choice(standing)
     room, solution, pushes, last = set(floor), "", 0, -1
-    been = {frozenset(boxes)}  # no arrangement twice, so that no push undoes another
+    been = {frozenset(boxes)}  # no arrangement occurs twice, so that no push undoes another
     for _ in range(min_pushes * 4):
         reach = distances(room - set(boxes), at)
         choices = []
         for number, (row, column) in enumerate(boxes):
             for letter, name in LETTERS.items():
-                down, right = STEPS[name]  # pushed `name` later on, so pulled the other way now
+                down, right = STEPS[name]  # the solution pushes to `name`, so pull the other way now
                 behind, before = (row - down, column - right), (row - 2 * down, column - 2 * right)
                 after = frozenset({*boxes, behind} - {boxes[number]})
                 if behind in reach and before in room and before not in boxes and after not in been:

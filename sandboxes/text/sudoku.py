@@ -232,7 +232,7 @@ def solve(grid: Sequence[int], side: int, *, most: int) -> list[list[int]]:
 
 
 def drawn(grid: Sequence[int], side: int) -> str:
-    """Return the grid as rows of digits with spaces between, `.` where it is empty."""
+    """Return the grid as rows of digits with spaces between, `.` for an empty cell."""
     text = [str(value or ".") for value in grid]
     return "\n".join(" ".join(text[start : start + side]) for start in range(0, side * side, side))
 

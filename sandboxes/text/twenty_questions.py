@@ -1,4 +1,4 @@
-"""`agentgym/text-twenty-questions-v1`: find out which thing it is by asking what is true of it."""
+"""`agentgym/text-twenty-questions-v1`: identify a thing by asking about its properties."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TwentyQuestions(TextEnvironment):
 
     Task parameters: `secret`; `among`, the candidates, which a tool lists; `questions`, the number of questions.
     Things and properties are those of `things.py`; a wrong guess costs a question.
-    Source: the game is in LMRL-Gym, arXiv:2311.18232; there a language model answers, here a table, always the same.
+    Source: the game is in LMRL-Gym, arXiv:2311.18232, where a language model answers; here a fixed table does.
     """
 
     task_set = "text/twenty-questions-v1"
@@ -141,7 +141,7 @@ def _known(among: Sequence[str]) -> list[str]:
 
 
 def halving(possible: Sequence[str]) -> str:
-    """Return the property that splits the things most evenly; of equal ones the first by name."""
+    """Return the property that splits the things most evenly; among equal ones, the first by name."""
     counts: dict[str, int] = {}
     for thing in possible:
         for prop in THINGS[thing]:
@@ -150,7 +150,7 @@ def halving(possible: Sequence[str]) -> str:
 
 
 def _needed(among: Sequence[str], secret: str) -> int:
-    """Return the number of questions, and the guess, of a player that always asks the `halving` property."""
+    """Return the number of questions, and the guess, of a player that always asks about the `halving` property."""
     possible, count = list(among), 1
     while len(possible) > 1:
         prop = halving(possible)

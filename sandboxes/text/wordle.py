@@ -16,8 +16,8 @@ from .words import WORDS
 class Wordle(TextEnvironment):
     """A secret word that must be found. Everything is in memory, so nothing is isolated.
 
-    Task parameters: `secret`; `guesses`, how many there are; `among`, the words that it may be, which a tool lists.
-    Any letters may be guessed, words or not, as long as there are as many as in the secret.
+    Task parameters: `secret`; `guesses`, the number of guesses; `among`, the possible words, which a tool lists.
+    A guess is any letters, as many as in the secret.
     """
 
     task_set = "text/wordle-v1"
@@ -117,7 +117,7 @@ class Wordle(TextEnvironment):
 
 @lru_cache(maxsize=400_000)
 def marks(guess: str, secret: str) -> str:
-    """Return one mark per letter: `G` right, `Y` in another place, `-` not there, or not as often."""
+    """Return one mark per letter: `G` right, `Y` in another place, `-` absent, or not as often."""
     result = ["G" if guessed == actual else "-" for guessed, actual in zip(guess, secret, strict=True)]
     spare = [actual for mark, actual in zip(result, secret, strict=True) if mark == "-"]
     for position, letter in enumerate(guess):

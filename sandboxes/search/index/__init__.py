@@ -1,4 +1,4 @@
-"""Corpora and their indexes: built once, kept by their content, memory-mapped, shared read-only by every episode."""
+"""Corpora and their indexes: built once, stored by a hash of the content, memory-mapped, shared by all episodes."""
 
 from .opening import Library, open_library
 from .retrievers import Hit, Retriever

@@ -1,4 +1,4 @@
-"""Exact BM25 over memory-mapped postings, with pruning: a query reads only postings that can change the result.
+"""Exact BM25 over memory-mapped postings, with pruning: a query reads only the postings that can change the result.
 
 Hand-written, because the pages that agents see must not change: tantivy rounds lengths and so ranks some pages
 differently; bm25s orders equal scores differently, and holds the corpus in memory to index it.
@@ -24,10 +24,10 @@ MAX_QUERY_TERMS = 64
 class Bm25:
     """Ranks pages by BM25. Thread-safe; many episodes share one instance.
 
-    A term's postings are page numbers in order and, beside each, the term's whole contribution to that page's
-    score, computed when the index was built. A query adds them up, the most telling term first. Once the remaining
-    terms can add less than the k-th best page's score, no new page can enter: the remaining terms are looked up only
-    for pages that can still rank (MaxScore: Turtle and Flood 1995, Inf. Process. Manag. 31(6)).
+    A term's postings are page numbers in order, each with the term's complete contribution to that page's score,
+    computed when the index was built. A query adds them up, starting with the term of the largest contribution. Once
+    the remaining terms can add less than the k-th best page's score, no new page can enter: the remaining terms are
+    looked up only for pages that can still rank (MaxScore: Turtle and Flood 1995, Inf. Process. Manag. 31(6)).
     """
 
     def __init__(self, folder: Path) -> None:
@@ -41,7 +41,7 @@ class Bm25:
         self._spare: list[Floats] = []  # zeroed arrays of a score per page; a query in progress uses one
 
     def rank(self, query: str, k: int) -> list[tuple[int, float]]:
-        """Rank pages as Ranking says, without pages that share no word with the query."""
+        """Rank pages as `Ranking` describes, without pages that share no word with the query."""
         terms = self._terms_of(query)
         if not terms or k < 1:
             return []
@@ -61,7 +61,7 @@ class Bm25:
         return [(int(pages[index]), float(values[index])) for index in order]
 
     def _terms_of(self, query: str) -> list[tuple[int, float, float]]:
-        """Return number, count in the query and highest gain of each known term, the highest gain first."""
+        """Return for each known term its number, count in the query and highest gain; the highest gain first."""
         counts = Counter(words(query)[: 4 * MAX_QUERY_TERMS])
         known = [(self._terms.get(word), count) for word, count in counts.items()]
         terms = [(term, float(count), count * float(self._most[term])) for term, count in known if term is not None]
@@ -70,7 +70,7 @@ class Bm25:
     def _gather(
         self, terms: list[tuple[int, float, float]], k: int, scores: Floats
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Fill `scores`. Returns: candidates for the best k, fully scored; all pages whose score was changed."""
+        """Fill `scores`. Returns: candidates for the best k, with complete scores; all pages with a changed score."""
         touched: list[NDArray[np.int32]] = []
         rest = float(sum(most for _, _, most in terms))
         for index, (term, count, most) in enumerate(terms):

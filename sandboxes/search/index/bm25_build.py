@@ -67,7 +67,7 @@ def write_bm25(folder: Path, pages: Iterable[Page], *, k1: float = K1, b: float 
 def _write_blocks(
     scratch: Path, pages: Iterable[Page], numbers: defaultdict[str, int]
 ) -> tuple[list[Path], NDArray[np.float64]]:
-    """Term, page and count of every posting, sorted by term and page, one folder a block; and the pages' lengths."""
+    """Write the term, page and count of every posting, sorted, a folder per block; return the pages' lengths."""
     blocks: list[Path] = []
     lengths: list[int] = []
     for block in _in_blocks(pages):

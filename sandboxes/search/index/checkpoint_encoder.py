@@ -1,4 +1,4 @@
-"""A dense encoder from any local or hub checkpoint that transformers can load, such as E5, BGE or MiniLM."""
+"""A dense encoder from any checkpoint, local or from the hub, that transformers can load, such as E5, BGE or MiniLM."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CheckpointEncoder:
     """Encodes texts with a transformer, on the CPU, in this process.
 
     Args:
-        path: a checkpoint with its tokenizer, local or of the hub.
+        path: a checkpoint with its tokenizer: a local folder or a name on the hub.
         query_prefix, page_prefix: the text before queries and pages in the model's training; "query: " and "passage: "
             for E5.
         pooling: `mean` over the tokens (E5, MiniLM), or the `first` token (BGE).
@@ -73,7 +73,7 @@ class CheckpointEncoder:
         return vectors
 
     def _fingerprint(self) -> str:
-        """Return a hash of the weights: a checkpoint trained further under the same path is a different encoder."""
+        """Return a hash of the weights: a checkpoint that is trained further in place is a different encoder."""
         digest = hashlib.sha256()
         for name, weight in sorted(self._model.state_dict().items()):
             digest.update(name.encode())

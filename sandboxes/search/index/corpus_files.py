@@ -1,4 +1,4 @@
-"""Reads corpora from files: pages in JSON lines, BEIR folders, and question sets with their own paragraphs."""
+"""Reads corpora from files: pages in JSON lines, BEIR folders, and sets of questions with their own paragraphs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def corpus_file(path: Path) -> Path:
 def pages_of_file(path: Path) -> Iterator[Page]:
     """Yield the pages of a file, each title once.
 
-    Raises: TaskError naming the file, the place and what is wrong there.
+    Raises: TaskError naming the file, the place and the fault.
     """
     try:
         if path.suffix == ".json":
@@ -59,7 +59,7 @@ def pages_of_lines(lines: Iterable[bytes], where: str) -> Iterator[Page]:
 def pages_of_json(data: Any, where: str) -> Iterator[Page]:
     """Yield the pages of one JSON document.
 
-    Understood: a list of pages; a mapping of titles to texts or sentences; HotpotQA's and 2Wiki's questions with
+    Accepted forms: a list of pages; a mapping of titles to texts or sentences; HotpotQA's and 2Wiki's questions with
     their `context`; MuSiQue's with their `paragraphs`; SQuAD's articles, one page a paragraph, linked in order.
     """
     if isinstance(data, Mapping) and isinstance(data.get("data"), list):
@@ -84,7 +84,7 @@ def pages_of_json(data: Any, where: str) -> Iterator[Page]:
 
 
 def _contexts(context: Any) -> Iterable[Any]:
-    """Return HotpotQA's contexts as pairs; some packagings hold one list of titles and one of sentences."""
+    """Return HotpotQA's contexts as pairs; some packagings have one list of titles and one of sentences."""
     if isinstance(context, Mapping):
         return zip(context.get("title", ()), context.get("sentences", context.get("content", ())), strict=False)
     return context if isinstance(context, list) else ()
@@ -126,7 +126,7 @@ def _squad(articles: list[Any], where: str) -> Iterator[Page]:
 
 
 def squad_title(article: Mapping[str, Any], index: int) -> str:
-    """Return the name of an article; XQuAD's articles have no title."""
+    """Return an article's title, or a name with its number, because XQuAD's articles have no title."""
     return str(article.get("title") or f"Article {index + 1}").replace("_", " ")
 
 
@@ -144,7 +144,7 @@ def _joined(text: Any, where: str) -> str:
 
 
 def _once(pages: Iterable[Page], titles: dict[str, str] | None = None) -> Iterator[Page]:
-    """Yield pages that several questions share only once; a different text under a known title is another page."""
+    """Yield a page only once if several questions share it; another text under the same title is another page."""
     texts: dict[str, str] = {} if titles is None else titles
     for page in pages:
         name, turn = page.title, 1

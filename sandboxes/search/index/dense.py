@@ -19,29 +19,29 @@ _BLOCK = 65_536  # pages compared at once: bounds a query's memory to a few MB
 
 
 class Encoder(Protocol):
-    """Encodes texts as vectors. `name` is part of the index's address: a different encoder has a different index."""
+    """Encodes texts as vectors. `name` is part of the index's path, so each encoder has its own index."""
 
     name: str
     dimensions: int
 
     def encode_pages(self, texts: Sequence[str]) -> Floats:
-        """Return [n, dimensions], each row of length 1 (or 0 for a text without known words)."""
+        """Return an array [n, dimensions]; each row has length 1, or 0 for a text without known words."""
         ...
 
     def encode_query(self, query: str) -> Floats:
-        """Return [dimensions], of length 1 or 0."""
+        """Return an array [dimensions] of length 1, or 0 for a text without known words."""
         ...
 
 
 class Dense:
-    """Ranks pages by cosine with the query. Ties go to the lower page number."""
+    """Ranks pages by cosine with the query. Of equal pages, the lower number is first."""
 
     def __init__(self, folder: Path, encoder: Encoder) -> None:
         self._vectors = array_at(folder / "vectors.npy")
         self._encoder = encoder
 
     def rank(self, query: str, k: int) -> list[tuple[int, float]]:
-        """Rank pages as Ranking says. A query whose vector is 0 finds nothing."""
+        """Rank pages as `Ranking` describes. A query with the vector 0 finds nothing."""
         query_vector = self._encoder.encode_query(query)
         if k < 1 or not query_vector.any():
             return []
@@ -56,7 +56,7 @@ class Dense:
 
 
 def write_vectors(folder: Path, pages: Iterable[Page], total: int, encoder: Encoder, *, batch: int = 256) -> None:
-    """Encode every page's title and text, as float16: half the memory, and ranks hardly move."""
+    """Encode every page's title and text, as float16, which halves the memory and hardly changes the ranks."""
     vectors = open_memmap(folder / "vectors.npy", "w+", np.float16, (total, encoder.dimensions))
     at = 0
     for texts in _batches((f"{page.title}\n{page.text}" for page in pages), batch):
@@ -66,7 +66,7 @@ def write_vectors(folder: Path, pages: Iterable[Page], total: int, encoder: Enco
 
 
 def unit(vectors: Floats) -> Floats:
-    """Scale rows to length 1; rows of zeros stay."""
+    """Scale rows to length 1. Rows of zeros are unchanged."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     scaled: Floats = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 1e-12)
     return scaled

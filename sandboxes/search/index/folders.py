@@ -1,10 +1,10 @@
 """Folders named by their content. A folder gets its name only when it is complete, so a partial index is never read.
 
     <cache>/search/<digest of the corpus>/<part>/     pages, bm25, lsa-128, ...
-    <cache>/search/seen/                              which file had which digest, so that it is hashed once
+    <cache>/search/seen/                              the digests of known files, so that each is hashed once
 
 The cache is $AGENTGYM_CACHE, else agentgym/ in $XDG_CACHE_HOME or ~/.cache. Any folder may be deleted while no
-process has it open; it is built again when it is next wanted.
+process has it open; it is built again when it is next needed.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from numpy.typing import NDArray
 
 from agentgym.sandbox import cache_folder
 
-_SMALL = 1 << 20  # smaller files are read, not mapped: a map holds a descriptor, and there may be many small corpora
-_SETTLED_NS = 2_000_000_000  # a file younger than this may change again without a new time
+_SMALL = 1 << 20  # smaller files are read, not mapped: a map needs a descriptor, and there may be many small corpora
+_SETTLED_NS = 2_000_000_000  # a file younger than this may change again without a new modification time
 
 
 def root() -> Path:
-    """Return the folder of all indexes; created with the first one."""
+    """Return the folder of all indexes. The first index creates it."""
     return cache_folder() / "search"
 
 
 def made_once(folder: Path, build: Callable[[Path], None]) -> Path:
-    """Return the folder, built if it does not exist: by one process at a time, and renamed when it is complete.
+    """Return the folder. If it does not exist, one process builds it, and renames it when it is complete.
 
-    A process that is killed while it builds leaves a folder that nothing reads and the next builder deletes.
+    If a process is killed during the build, nothing reads its folder, and the next builder deletes it.
     """
     if folder.is_dir():
         return folder
@@ -61,7 +61,7 @@ def made_once(folder: Path, build: Callable[[Path], None]) -> Path:
 
 
 def digest_of_file(path: Path, version: str) -> str:
-    """Return a hash of a file's content and a version; read the file again only if size, time or place changed."""
+    """Return a hash of a file's content and a version; read the file again only if its size, time or path changed."""
     about = path.stat()
     stamp = [str(path.resolve()), about.st_size, about.st_mtime_ns, about.st_ino, version]
     note = root() / "seen" / hashlib.sha256(json.dumps(stamp).encode()).hexdigest()
@@ -81,7 +81,7 @@ def digest_of_file(path: Path, version: str) -> str:
 
 
 def digest_of_bytes(content: bytes, version: str) -> str:
-    """Return the hash of a version and content, as `digest_of_file` does for a file with this content."""
+    """Return the digest that `digest_of_file` returns for a file with this content."""
     return hashlib.sha256(version.encode() + content).hexdigest()[:32]
 
 
@@ -94,7 +94,7 @@ def array_at(path: Path) -> NDArray[Any]:
 
 
 def bytes_at(path: Path) -> bytes | mmap.mmap:
-    """Return a file of a finished index, as `array_at` does it."""
+    """Return the bytes of a file of a finished index, mapped or read like an array in `array_at`."""
     if path.stat().st_size <= _SMALL:
         return path.read_bytes()
     with path.open("rb") as file:

@@ -13,7 +13,7 @@ from .folders import array_at
 
 
 class Keys:
-    """The number of each text. The arrays are memory-mapped, so processes share them."""
+    """Maps each text to its number. The arrays are memory-mapped, so processes share them."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._hashes = array_at(folder / f"{name}.hashes.npy")
@@ -23,8 +23,8 @@ class Keys:
         return len(self._hashes)
 
     def get(self, text: str) -> int | None:
-        """Return the number of a text; None if it has none. In one of 2**64 / len(self) such lookups, the number of
-        another text is returned.
+        """Return the number of a text; None if the text is unknown. For one unknown text in 2**64 / len(self), the
+        number of another text is returned.
         """
         text_hash = _hash(text)
         index = int(np.searchsorted(self._hashes, text_hash))
@@ -33,8 +33,8 @@ class Keys:
 
 
 def write_keys(folder: Path, name: str, texts: Iterable[str]) -> None:
-    """Give the texts the numbers 0, 1, ... in their order. Raises: ValueError if two texts have the same hash, for
-    example because they are equal.
+    """Write the texts' numbers 0, 1, ... in order. Raises: ValueError if two texts have the same hash, for example
+    because they are equal.
     """
     hashes: NDArray[np.uint64] = np.fromiter((_hash(text) for text in texts), np.uint64)
     order = np.argsort(hashes, kind="stable")

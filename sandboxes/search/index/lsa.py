@@ -22,11 +22,13 @@ VERSION = "lsa-1"
 class Lsa:
     """Texts as points in the space of the leading singular vectors of the corpus's weighted term matrix.
 
-    The matrix holds BM25's gains; a text is projected with (1 + log tf) * idf a term, not divided by the singular
-    values. Source: Deerwester et al. 1990, "Indexing by latent semantic analysis", JASIS 41(6); weights: our choice.
+    The matrix holds BM25's gains. A text is projected with the weight (1 + log tf) * idf for each term, without
+    division by the singular values. Source: Deerwester et al. 1990, "Indexing by latent semantic analysis", JASIS
+    41(6); the weights are our choice.
 
     Args:
-        folder: what `write_lsa` wrote. `bm25`: the folder of the BM25 index of the same corpus, whose terms it shares.
+        folder: the folder that `write_lsa` wrote. `bm25`: the folder of the same corpus's BM25 index, whose terms are
+            used.
     """
 
     def __init__(self, folder: Path, bm25: Path) -> None:

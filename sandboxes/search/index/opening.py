@@ -1,4 +1,4 @@
-"""Opening a corpus: its pages and rankings, built if they are not on disk yet, and shared by the whole process."""
+"""Opens a corpus: its pages and rankings, built if they are not on disk yet, and shared by the whole process."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ KINDS = ("bm25", "dense", "hybrid")
 
 
 class Library:
-    """A corpus and its rankings. Read-only, safe in threads, one per corpus and process.
+    """A corpus and its rankings. Read-only and thread-safe; a process has one per corpus.
 
     Attributes:
-        digest: hash of the corpus; equal means the same pages.
+        digest: hash of the corpus; an equal hash means the same pages.
         pages: see PageStore.
     """
 
@@ -37,7 +37,7 @@ class Library:
         self.pages = PageStore(self._part(page_store.VERSION, lambda folder: page_store.write_pages(folder, pages())))
 
     def ranking(self, kind: str = "bm25", encoder: Encoder | None = None) -> Ranking:
-        """Return a ranking of the pages, built at first use.
+        """Return a ranking of the pages. Its index is built at first use.
 
         Args:
             kind: `bm25`, `dense`, or `hybrid`: both, fused by rank.
@@ -94,7 +94,7 @@ class Library:
 
 
 class LocalRetriever:
-    """Retrieves pages from this process's own memory map."""
+    """Retrieves pages from indexes that this process has memory-mapped."""
 
     def __init__(self, pages: PageStore, ranking: Ranking, *, blocking: bool) -> None:
         self._pages, self._ranking, self._blocking = pages, ranking, blocking
@@ -110,9 +110,10 @@ def open_library(corpus: str, *, seed: int | None = None) -> Library:
     """Return the library of a corpus; the first caller waits until it is indexed.
 
     Args:
-        corpus: the name of an asset that gives JSON lines of pages, or the path of a file or BEIR folder.
-        seed: passed to the asset, if the asset takes a seed.
-    Raises: TaskError if there is no such corpus or it cannot be read; SandboxUnavailable if there is no room for it.
+        corpus: the name of an asset that returns pages as JSON lines, or the path of a file or BEIR folder.
+        seed: passed to the asset if it accepts a seed.
+    Raises: TaskError if there is no such corpus or it cannot be read; SandboxUnavailable if the disk has no room for
+        it.
     """
     path = Path(corpus)
     if not path.exists():

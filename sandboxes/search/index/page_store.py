@@ -1,4 +1,4 @@
-"""The pages of a corpus on disk: a file of JSON lines, the start of each line, and the page of each title."""
+"""The pages of a corpus on disk: a file of JSON lines, the start of each line, and a map from title to page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ MAX_PAGE_CHARS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page. `id`: its name in the corpus. `title`: unique there. `links`: titles that its text has as `[title]`."""
+    """One page. `id`, `title`: each unique in the corpus. `links`: titles in its text as
+    `[title]`.
+    """
 
     id: str
     title: str
@@ -53,14 +55,14 @@ class PageStore:
 
 
 def folded(title: str) -> str:
-    """Return a title in the form in which titles are compared."""
+    """Return the form of a title that is used in comparisons."""
     return " ".join(title.casefold().split())
 
 
 def write_pages(folder: Path, pages: Iterable[Page]) -> None:
     """Write pages in their order; the page's id is appended to a title that is missing or taken.
 
-    Raises: TaskError for a page too long, an id that makes no unique title, or a corpus without pages.
+    Raises: TaskError if a page is too long, a title is not unique even with the id, or the corpus has no pages.
     """
     offsets, titles, taken = [0], list[str](), set[str]()
     with (folder / "pages.jsonl").open("wb") as file:

@@ -17,8 +17,8 @@ class RemoteRetriever:
     """Sends `{"queries": [...], "topk": k, "return_scores": true}` to a server, such as our `search_server`.
 
     Args:
-        url: the server's URL without `/retrieve`, for example http://127.0.0.1:8000. The user of the gym chooses it,
-            never a task or an agent.
+        url: the server's URL without `/retrieve`, for example http://127.0.0.1:8000. Only the user of the gym may
+            choose it, never a task or an agent.
     """
 
     def __init__(self, url: str) -> None:

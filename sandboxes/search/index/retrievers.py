@@ -18,7 +18,7 @@ class Hit:
 
 
 class Ranking(Protocol):
-    """Ranks the pages of one corpus by number; the same question has the same answer in every process."""
+    """Ranks the pages of one corpus, given by number. The same query has the same ranking in every process."""
 
     def rank(self, query: str, k: int) -> list[tuple[int, float]]:
         """Return at most k page numbers with scores, best first; equal scores in order of page number."""
@@ -37,9 +37,9 @@ def fused(rankings: Sequence[Sequence[int]], k: int, *, constant: float = 60.0) 
     """Fuse rankings: a page scores the sum of 1 / (constant + its rank) over the rankings that contain it.
 
     Args:
-        rankings: page numbers, best first. `k`: how many to return. `constant`: damps the first ranks.
+        rankings: page numbers, best first. `k`: how many to return. `constant`: reduces the weight of the first ranks.
     Returns: page numbers and fused scores, best first, ties by page number.
-    Source: Cormack, Clarke, Buettcher 2009, "Reciprocal Rank Fusion outperforms Condorcet", SIGIR, with 60 as there.
+    Source: Cormack, Clarke, Buettcher 2009, "Reciprocal Rank Fusion outperforms Condorcet", SIGIR, which also uses 60.
     """
     scores: dict[int, float] = {}
     for ranking in rankings:
@@ -49,7 +49,7 @@ def fused(rankings: Sequence[Sequence[int]], k: int, *, constant: float = 60.0) 
 
 
 class Hybrid:
-    """Two or more rankings fused by rank. `depth`: how many pages of each are read."""
+    """Two or more rankings fused by rank. `depth`: the number of pages read from each."""
 
     def __init__(self, rankings: Sequence[Ranking], depth: int = 100) -> None:
         self._rankings, self._depth = rankings, depth

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 
 ANALYSIS = "words-2"
-"""Part of every index's address: change it whenever a text would yield different terms."""
+"""Part of every index's path: change it whenever a text would yield different terms."""
 
 _WORD = re.compile(r"[^\W_]+")
 # Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer; kana; Han characters.
@@ -23,7 +23,7 @@ STOP_WORDS = frozenset(_STOP.split())
 
 
 def words(text: str) -> list[str]:
-    """Return the index terms of a text, in order, repeated as often as they occur."""
+    """Return the index terms of a text, in order, with repetitions."""
     text = text.lower()
     if not text.isascii():
         text = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
@@ -33,7 +33,7 @@ def words(text: str) -> list[str]:
 
 
 def _terms_of(word: str) -> Iterator[str]:
-    """Yield the terms of a run of letters: where a script has no spaces, its characters and pairs of neighbours."""
+    """Yield the terms of a run of letters. In scripts without spaces, these are its characters and adjacent pairs."""
     end = 0
     for run in _UNSPACED.finditer(word):
         yield from _spaced_terms(word[end : run.start()])
@@ -49,7 +49,7 @@ def _spaced_terms(word: str) -> Iterator[str]:
 
 
 def _singular(word: str) -> str:
-    """Cut plural endings only (the S-stemmer).
+    """Remove a plural ending, and no other ending (the S-stemmer).
 
     Source: Harman 1991, "How effective is suffixing?", JASIS 42(1).
     """

@@ -1,8 +1,8 @@
-"""Makes tasks from real packages: break one place, keep bugs that a few tests catch, report what fails.
+"""Makes tasks from real packages: break one place, keep bugs that a few tests catch, report the failure.
 
-mutations.py   the bugs, on the syntax tree
-package.py     a package's source distribution, and which of its tests pass
-recipe.py      which packages, how many bugs of each, and which releases are compared
+mutations.py   the bugs, found on the syntax tree
+package.py     a package's source distribution, and its passing tests
+recipe.py      the packages, the number of bugs in each, and the releases to compare
 issue.py       a user's report of a bug, without the fix
 difficulty.py  how hard a bug is to find
 trial.py       one bug, validated, as a task

@@ -30,7 +30,7 @@ def main(
     each: Annotated[int, typer.Option(min=1, help="Fewer tasks of each package, to try a recipe.")] = 10**6,
     only: Annotated[list[str] | None, typer.Option("--fetch", help="Only fetch the source of name==version.")] = None,
 ) -> None:
-    """Build a task set of bugs, each caught by a test and mended by its reverse. A build broken off goes on.
+    """Build a task set of bugs, each caught by a test and fixed by its reverse. An interrupted build is resumed.
 
     Example: python -m agentgym.sandboxes.swe.bugs recipes/tasks/swe-bugs.toml --out bugs.jsonl
     """

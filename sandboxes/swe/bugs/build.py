@@ -29,8 +29,9 @@ Caught = Sequence[Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class BuildProgress:
-    """The progress of a build: a package's tried bugs, its finished and planned tasks, and all finished tasks. `ended`:
-    the package is done."""
+    """The progress of a build: a package's tried bugs, its finished and planned tasks, and the finished tasks of all
+    packages. `ended`: whether the package is done.
+    """
 
     package: str
     tried: int
@@ -59,14 +60,14 @@ async def build(
     progress: Callable[[BuildProgress], None] = lambda _: None,
     left_out: Callable[[str, str], None] = lambda package, reason: None,
 ) -> TaskSet:
-    """Build the set of a recipe and write it to `out`, one task a line.
+    """Build the task set of a recipe and write it to `out`, one task per line.
 
-    Every result is written at once to a journal beside it (`out` + .journal): a killed build resumes with the bugs that
-    it was trying, at most `concurrency` of them.
+    Every result is written immediately to a journal (`out` + .journal), so a killed build only repeats the trials that
+    were in progress, at most `concurrency` of them.
 
     Args:
         left_out: called with each package that yields no task, and the reason.
-    Raises: TaskError if no package is left; JudgeError if no sandbox runs.
+    Raises: TaskError if no package gives a task; JudgeError if no sandbox runs.
     """
     judge = judge or RepositoryTests(cpu_s=60, timeout_s=120)
     journal = Journal(out.with_name(out.name + ".journal"))
@@ -186,7 +187,7 @@ def _is_allowed(bug: Bug, counts: Counter[str], recipe: BugRecipe) -> bool:
 
 
 def _pairs(singles: Sequence[tuple[Bug, Task]], seed: int) -> list[tuple[Bug, Caught]]:
-    """Join two bugs in different files into one, with the tests that catch only one of them, for each."""
+    """Join two bugs in different files into one, with the tests that catch only the first or only the second."""
     pairs: list[tuple[Bug, Caught]] = []
     for (first, its_task), (second, other_task) in combinations(singles, 2):
         if set(first.places) & set(second.places) or "removed" in (first.kind, second.kind):

@@ -11,7 +11,7 @@ class Reach:
     """The functions that each test reaches, in a repository without a bug.
 
     Args:
-        functions: path:name. `by_test`: per test, the indices in `functions` of the functions that it reaches.
+        functions: path:name. `by_test`: maps each test to the indices in `functions` of the functions that it reaches.
     """
 
     def __init__(self, functions: Sequence[str], by_test: Mapping[str, Sequence[int]]) -> None:
@@ -32,7 +32,7 @@ class Reach:
         }
 
     def rank(self, path: str, function: str, failing: Sequence[str]) -> int:
-        """Return how many functions one reads up to this one, starting with the most suspicious by the tests.
+        """Return a function's rank, from 1, when functions are sorted by how much the failing tests incriminate them.
 
         Source: Ochiai's coefficient for locating faults, Abreu et al. 2006 (doi:10.1109/PRDC.2006.18), for functions.
         """
@@ -44,7 +44,7 @@ class Reach:
 def difficulty(ranks: Sequence[int], fix: str) -> tuple[float, dict[str, Any]]:
     """Estimate difficulty: log2(1 + rank) summed over a bug's places, plus log2(1 + lines changed by the fix).
 
-    Returns: the estimate, and the values it was computed from.
+    Returns: the estimate, and the values from which it was computed.
     """
     lines = changed_lines(fix)
     value = sum(math.log2(1 + rank) for rank in ranks) + math.log2(1 + lines)

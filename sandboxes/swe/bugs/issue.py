@@ -13,7 +13,7 @@ from ..repository import Repository
 
 MAX_CODE, MAX_ERROR = 1_800, 600
 ADDRESS = re.compile(r" at 0x[0-9a-f]+|(?<![0-9a-zA-Z])[0-9A-F]{9,16}(?![0-9a-zA-Z])")
-"""An object's memory address: it differs in every run, so no two builds would be equal."""
+"""An object's memory address: it differs in every run, so it would make all builds different."""
 SET_UP = ("setup_method", "setUp")
 
 
@@ -39,12 +39,12 @@ def shortest(repository: Repository, failing: Sequence[str], count: int) -> list
 def report(
     repository: Repository, tests: Sequence[str], reasons: Mapping[str, str], seen: Mapping[str, tuple[Seen, Seen]]
 ) -> tuple[str, str] | None:
-    """Return a title and a text that reproduces a bug; None where no test shows what was run.
+    """Return a title and a text that reproduces a bug; None if no test shows the code that was run.
 
     Args:
-        tests: failing tests; the first test with a call that gave a wrong outcome is shown, if possible one whose
-            values can all be typed in as Python.
-        reasons: pytest's message about each test; the traceback, which leads to the bug, is left out.
+        tests: failing tests; the first test with a call that gave a wrong outcome is shown, if possible a test whose
+            values can all be written as Python.
+        reasons: pytest's message about each test; the traceback is left out, because it leads to the bug.
         seen: the calls of each test without the bug, and with it.
     """
     wrong = {test: call for test in tests if test in seen and (call := wrong_call(*seen[test]))}
@@ -68,9 +68,9 @@ def report(
 
 
 def wrong_call(good: Seen, bad: Seen) -> tuple[str, str, str] | None:
-    """Return the first call with a different outcome, the right outcome and the wrong one.
+    """Return the first call whose outcome differs, with its right and its wrong outcome.
 
-    None if the calls differ before any outcome does.
+    Return None if the calls themselves differ first.
     """
     for (call, should), (same, does) in zip(good.calls, bad.calls, strict=False):
         if call != same:
@@ -81,7 +81,7 @@ def wrong_call(good: Seen, bad: Seen) -> tuple[str, str, str] | None:
 
 
 def missing_text(function: str, path: str) -> tuple[str, str]:
-    """Return the title and text for a function whose body was removed."""
+    """Return the issue's title and text for a function whose body was removed."""
     return (
         f"{function} is not implemented",
         f"`{function}` in {path} raises NotImplementedError. Write it: its docstring says what it does, and it is used "
@@ -90,7 +90,7 @@ def missing_text(function: str, path: str) -> tuple[str, str]:
 
 
 def others_text(failing: Sequence[str], reported: Sequence[str]) -> str:
-    """Return a sentence that names what else fails."""
+    """Return a sentence that names the other failing tests."""
     others = sorted({_words(test) for test in failing} - {_words(test) for test in reported})
     if not others:
         return ""
@@ -105,8 +105,8 @@ def leaks(text: str, fix: str) -> bool:
 
 
 def _code_of(repository: Repository, test: str, values: Mapping[str, str]) -> str | None:
-    """Return the code that a test runs, as a script: the imports and names of its file that it uses, the values it is
-    given, the set-up of its class and its body. None if its file cannot be read, or the script is too long.
+    """Return the code that a test runs, as a script: the imports and names of its file that it uses, its arguments, its
+    class's set-up and its body. None if its file cannot be read, or the script is too long.
     """
     path, _, inside = test.partition("::")
     names = [re.sub(r"\[.*", "", part) for part in inside.split("::")]

@@ -1,6 +1,6 @@
 """Small bugs for Python sources: one place changes, and everything else stays the same byte for byte.
 
-Each mutation replaces a piece of text, found on the syntax tree. Its kind says what is wrong:
+Each mutation replaces a piece of text, found on the syntax tree. Its kind names the fault:
 
 operator, boundary, constant, slice   another sign, comparison, number or bound
 branch, loop                          a condition negated, `break` in place of `continue`
@@ -66,7 +66,7 @@ class Mutation:
     scope: tuple[int, int]
 
     def apply(self, source: str) -> str:
-        """Return the source with the bug in it."""
+        """Return the source with the bug."""
         return self._applied(source.encode("utf-8"), 0, None)
 
     def parses(self, source: str) -> bool:
@@ -87,8 +87,9 @@ class Mutation:
 
 
 def mutations(source: str) -> Iterator[Mutation]:
-    """Return every bug that the rules find in a source, in order; none if the source is not Python. `Mutation.parses`
-    later says whether a bug leaves parsable Python."""
+    """Return every bug that the rules find in a source, in order; none if the source is not Python. Check with
+    `Mutation.parses` whether the mutated source is valid Python.
+    """
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
@@ -124,7 +125,7 @@ class _Finder:
             for part in (*defaults, *node.body):
                 yield from self._visit(part, name) if part is not None else ()
             return
-        if inside:  # a bug at a module's top level breaks the import, or nothing
+        if inside:  # a bug at a module's top level breaks the import or has no effect
             where = ".".join(inside)
             yield from self._of_expression(node, where)
             yield from self._of_statement(node, where)
@@ -210,7 +211,7 @@ class _Finder:
         return self._raw[self._start(node) :].startswith(b"elif")
 
     def _removed(self, node: ast.FunctionDef, inside: tuple[str, ...]) -> Mutation | None:
-        """Remove the body of a function with a docstring and at least three lines below, to be written again."""
+        """Remove a function's body below its docstring, at least three lines, for the agent to write again."""
         if ast.get_docstring(node) is None or len(node.body) < 2 or node.name.startswith("__"):
             return None
         first, last = node.body[1], node.body[-1]
@@ -232,7 +233,7 @@ class _Finder:
         return Mutation(kind, self._start(first), self._end(last), text, first.lineno, where, self._scope)
 
     def _lines(self, kind: str, first: ast.stmt, last: ast.stmt, where: str) -> Mutation:
-        """Leave out all lines of statements, the first of which begins its line."""
+        """Leave out the whole lines of statements. The first statement must begin its line."""
         decorators = getattr(first, "decorator_list", None) or [first]
         start, end = self._starts[decorators[0].lineno - 1], min(self._starts[last.end_lineno or 0], len(self._raw))
         return Mutation(kind, start, end, "", first.lineno, where, self._scope)
@@ -250,7 +251,7 @@ class _Finder:
 
 
 def _kind_left_out(statement: ast.stmt) -> str:
-    """Return the kind of bug that leaving out a statement makes; empty if no rule leaves it out."""
+    """Return the kind of bug that results if a statement is left out; empty if no rule leaves it out."""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         return "call"
     if isinstance(statement, ast.If) and not statement.orelse:

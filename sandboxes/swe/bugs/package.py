@@ -31,12 +31,13 @@ class Package:
     """One package of a recipe.
 
     Attributes:
-        pinned: name==version. `sha256`: of its source distribution, empty for any. `split`: the split of all its tasks.
-        sources: patterns of the files that may be broken. `tests`: files or folders of tests that judge.
+        pinned: name==version. `sha256`: hash of its source distribution, empty to accept any. `split`: the split of all
+            its tasks.
+        sources: patterns of the files that may be broken. `tests`: files or folders of the judging tests.
         test_files: patterns of all test files; a patch's changes to them are ignored. `source`: folders on the import
-            path. Values that are not given are looked for where packages usually have them.
-        requires: installed modules that its tests import. `packages`: others, as name==version, whose source
-            distributions lie beside it.
+            path. Omitted values are searched for in their usual places.
+        requires: installed modules that its tests import. `packages`: other packages, as name==version, whose source
+            distributions are put beside this one.
     """
 
     pinned: str
@@ -70,7 +71,9 @@ class Package:
         return self.pinned.partition("==")[0]
 
     def fetch(self) -> Repository:
-        """Return its files and its packages' files, from the cache or the package index. Raises: TaskError."""
+        """Return its files and those of `packages`, from the cache or the package index. Raises:
+        TaskError.
+        """
         for other in self.packages:
             fetch(other)
         return Repository.from_archive(fetch(self.pinned, self.sha256).read_bytes(), self.pinned)
@@ -78,7 +81,7 @@ class Package:
     def located(self, repository: Repository) -> Package:
         """Return the package with the parts of its layout that the recipe omits.
 
-        Raises: TaskError for a part that is not found.
+        Raises: TaskError if a part is not found.
         """
         patterns = self.test_files or TEST_FILES
         paths = [path for path in repository.files if path.endswith(".py")]
@@ -122,7 +125,7 @@ class Package:
         return sources
 
     def task(self, *, id: str = "", prompt: str = "-", patch: str = "", **fields: Any) -> Task:  # noqa: A002
-        """Return a task on this package; `patch` is what breaks it."""
+        """Return a task on this package; `patch` breaks it."""
         parameters: dict[str, Any] = {"repository": self.pinned, "source": list(self.source)}
         for name in ("requires", "packages"):
             if getattr(self, name):
@@ -154,8 +157,8 @@ class Package:
         return passing_tests, quickest_s
 
     async def observe(self, judge: RepositoryTests, task: Task, function: str, tests: Sequence[str]) -> Any:
-        """Return what a function of `guest_calls.py` observes of tests on a task of this package; None if it observes
-        nothing, for example because the tests end the process.
+        """Run tests on a task of this package with a function of `guest_calls.py`. Returns: its observations; None
+        without any, for example because the tests end the process.
         """
         assert SweEdit.sandbox is not None
         sandbox = await opened(shared_backend(judge.backend), SweEdit.sandbox, RepositoryParameters.of(task), task.id)
@@ -174,11 +177,11 @@ class Package:
 def steady(rounds: Sequence[Mapping[str, str]]) -> list[str]:
     """Return the sorted ids of the tests that passed in every round.
 
-    A function is left out if its tests or their order differed between rounds: then an id can stand for another test in
-    another interpreter, and ids that stayed the same may move next time.
+    A function is left out if its tests or their order differed between rounds, because then an id can mean another test
+    in another interpreter, even if it has not done so yet.
 
     Args:
-        rounds: outcomes by pytest id, in the order in which they ran.
+        rounds: each round's outcomes by pytest id, in the order in which the tests ran.
     """
     first, *others = map(_by_function, rounds)
     return sorted(
@@ -209,7 +212,7 @@ def matches(path: str, patterns: Iterable[str]) -> bool:
 
 
 async def _elsewhere(judge: RepositoryTests, task: Task, tests: Sequence[str]) -> PatchVerdict | None:
-    """Return a judge's verdict in a new interpreter. Tests named by the order of a set have other names there, because
+    """Return a judge's verdict in a new interpreter. Test ids that depend on the order of a set differ there, because
     the hash of None is an address.
     """
     if not isinstance(judge.backend, str):

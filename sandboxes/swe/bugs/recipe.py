@@ -1,4 +1,4 @@
-"""A TOML file that says which packages to break, how often, and which releases to compare."""
+"""A TOML file of packages to break, the number of bugs in each, and releases to compare."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .package import Package
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Two versions of a package: a task is to make the older source pass the newer tests.
+    """Two versions of a package. The task is to make the older source pass the newer tests.
 
     Attributes:
         old: the older package, as in a recipe. `new`: the newer version, as name==version. `new_sha256`: hash of the
@@ -40,7 +40,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class BugRecipe:
-    """A set to build.
+    """A task set to build.
 
     Attributes:
         name: the set's name, such as acme/bugs-v1.

@@ -21,7 +21,8 @@ from .package import Package, matches
 from .recipe import Release
 
 MAX_FAILING_SHARE = 0.5
-"""Limit on the share of the newer tests that fail on the older sources: if more fail, something else is missing."""
+"""Limit on the share of the newer tests that fail on the older sources: if more fail, something else is missing.
+"""
 MAX_LINES, MAX_NOTES, OBSERVED, REPORTED = 600, 3_000, 12, 3
 NOTES = re.compile(r"(changes?|changelog|history|news|release[-_]?notes)(\.(rst|md|txt))?", re.I)
 TAG = "release"
@@ -49,9 +50,9 @@ class _Releases:
         return f"{self.older.pinned} to {self.newer.pinned}"
 
     def patch(self, *, tests: bool) -> str:
-        """Return what the newer release changes in the tests, or in the sources.
+        """Return the newer release's changes to the tests, or to the sources.
 
-        Raises: TaskError for a change that is not text.
+        Raises: TaskError if a change is not text.
         """
         patterns = self.newer.test_files if tests else self.newer.sources
         paths = {
@@ -66,10 +67,10 @@ class _Releases:
 
 
 async def release_task(release: Release, judge: RepositoryTests) -> Task:
-    """Return the task of two releases, validated both ways: on the older sources some of the newer tests fail, each
-    time, and with the newer sources they pass.
+    """Return the task of two releases, after checking that some of the newer tests always fail on the older sources,
+    and pass with the newer ones.
 
-    The agent gets the older release as it was published. Raises: TaskError if the two make no task, saying why.
+    The agent gets the older release as it was published. Raises: TaskError with the reason if they make no task.
     """
     both = await asyncio.to_thread(_Releases.fetch, release)
     gold, test_patch = both.patch(tests=False), both.patch(tests=True)
@@ -117,7 +118,7 @@ def _passes(verdict: PatchVerdict | None, test: str) -> bool:
 async def _prompt(
     both: _Releases, judge: RepositoryTests, test_patch: str, failing: Sequence[str], verdict: PatchVerdict | None
 ) -> str:
-    """Return the newer release's notes, and calls whose outcome differs there."""
+    """Return the prompt: the newer release's notes, and calls whose outcome differs between the releases."""
     tests = shortest(both.after, failing, OBSERVED)
     with_tests = both.older.task(patch=test_patch, truth={})
     good = Seen.by_test(await both.newer.observe(judge, both.newer.task(truth={}), "calls", tests))

@@ -1,4 +1,4 @@
-"""Turns one bug into a task: tests catch it the same way each time, an issue describes it, its reverse fixes it."""
+"""Turns one bug into a task: tests always catch it, an issue describes it, its reverse fixes it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MAX_FAILING_SHARE = 0.3
 CPU_FACTOR, CPU_EXTRA_S = 3, 2
 """The time limit with a bug: this factor times the tests' seconds without a bug, plus these seconds."""
 OBSERVED = 4
-"""Number of tests searched for a call with a wrong outcome."""
+"""Maximum number of tests that are searched for a call with a wrong outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """Simultaneous mutations of a package: one for each of one or more files, by path."""
+    """A bug: one mutation in each of one or more files of a package, by path."""
 
     places: Mapping[str, Mutation]
 
@@ -67,7 +67,7 @@ class Trials:
 
     async def task(self, bug: Bug, caught: Sequence[Sequence[str]] = ()) -> Task | None:
         """Return the task of a bug; None if no test catches it, too many do, no issue can describe it, its tests do not
-        always fail, or its reverse does not mend it.
+        always fail, or its reverse does not fix it.
 
         Args:
             caught: for a bug with several places, the tests that catch each of them alone.
@@ -168,7 +168,7 @@ def trials_of(package: Package, repository: Repository, judge: RepositoryTests, 
 
 
 async def facts_of(package: Package, judge: RepositoryTests) -> dict[str, Any]:
-    """Return the facts about a package needed before breaking it, as plain data.
+    """Return the facts about the unbroken package that its trials need, as plain data.
 
     Raises: TaskError if no test passes.
     """
@@ -178,7 +178,8 @@ async def facts_of(package: Package, judge: RepositoryTests) -> dict[str, Any]:
 
 
 def impatient(judge: RepositoryTests, round_s: float) -> RepositoryTests:
-    """Return a judge that allows the tests little more processor time than a round of `passing` took: many a bug is a
-    loop without an end, and would use up all that the judge allows."""
+    """Return a judge that allows the tests little more processor time than a round of `passing` took, because many bugs
+    are endless loops and would use up the judge's usual limit.
+    """
     cpu_s = min(judge.cpu_s, math.ceil(CPU_FACTOR * round_s) + CPU_EXTRA_S)
     return RepositoryTests(cpu_s=cpu_s, timeout_s=judge.timeout_s, backend=judge.backend)

@@ -1,4 +1,4 @@
-"""`cargo test`. Ids are file::test, such as src/lib.rs::tests::adds, and doc::name for those of the documentation."""
+"""`cargo test`. Ids are file::test, such as src/lib.rs::tests::adds, and doc::name for documentation tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REASON = re.compile(r"^---- (.+?) stdout ----$")
 
 
 def parse_cargo(text: str) -> Report:
-    """Parse its two streams, merged, so that files come before their tests."""
+    """Parse the merged output and error streams, in which a file's name comes before its tests."""
     report = Report()
     file, reason_of = "", ""
     reasons: dict[str, list[str]] = {}

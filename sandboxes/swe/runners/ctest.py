@@ -11,11 +11,11 @@ from .runner import FAILED, PASSED, SKIPPED, Canary, Report, SuiteRunner, name_o
 RESULT = re.compile(r"^\s*+\d++/\d++ Test\s++#\d++: (\S++) \.++(.*?) sec")
 BUILD = "cmake -S . -B ../build > ../build.log 2>&1 && cmake --build ../build >> ../build.log 2>&1"
 LOGS = "../build/Testing ../build/CMakeFiles/CMake*.log ../build/CMakeFiles/CMakeConfigureLog.yaml"
-"""Files with times and random names: with them no two snapshots would be equal."""
+"""Files with times and random names, which would make all snapshots different."""
 
 
 def parse_ctest(text: str) -> Report:
-    """Parse one line per test. A test that neither passed nor was skipped has failed: crash, timeout, no program."""
+    """Parse one line per test. Any status except passed or skipped is a failure: crash, timeout, no program."""
     report = Report()
     for line in text.splitlines():
         if match := RESULT.match(line):

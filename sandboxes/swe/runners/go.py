@@ -1,4 +1,4 @@
-"""`go test -json`: one event a line. Ids are package::Test, with subtests behind a slash."""
+"""`go test -json`: one event per line. Ids are package::Test, with subtests after a slash."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SETTINGS = "GOCACHE=/work/.cache/go GOPATH=/work/.go GOPROXY=off CGO_ENABLED=0 G
 
 
 def parse_go(text: str) -> Report:
-    """Read the events of a run. Lines that are not events, such as those of a build that fails, are left out."""
+    """Read the events of a run. Lines that are not events, such as those of a failing build, are left out."""
     report = Report()
     output: dict[str, str] = {}
     for line in text.splitlines():
@@ -31,7 +31,7 @@ def parse_go(text: str) -> Report:
 
 
 def _event(line: str) -> dict[str, str]:
-    """Return what a line says in text; nothing if it is not an event. Tests print lines too, so it may be anything."""
+    """Return the text fields of an event; nothing if the line is not an event: tests can print anything."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):

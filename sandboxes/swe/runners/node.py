@@ -1,4 +1,4 @@
-"""Node's own test runner, in TAP. Ids are names, those of suites before them: "stack > pops"."""
+"""Node's own test runner, in TAP. Ids are names, after those of the enclosing suites: "stack > pops"."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ BETWEEN = " > "
 
 
 def parse_tap(text: str) -> Report:
-    """Parse TAP, in which subtests are indented by four spaces. Output of tests is a comment there, not a result.
+    """Parse TAP, in which subtests are indented by four spaces. The tests' output appears as comments, so it is never
+    read as a result.
 
-    A file that Node 18 reports as a test around its tests is left out of their ids.
+    Node 18 reports a file as a test around its tests; their ids leave it out.
     """
     report = Report()
     names: list[str] = []

@@ -43,7 +43,7 @@ def parse_unittest(text: str) -> Report:
 
 
 def _unittest_id(name: str, where: str) -> str:
-    return where if where.endswith(f".{name}") else f"{where}.{name}"  # Python 3.11 says the name twice
+    return where if where.endswith(f".{name}") else f"{where}.{name}"  # Python 3.11 prints the name twice
 
 
 def _canary(files: Mapping[str, str], rng: random.Random) -> Canary | None:

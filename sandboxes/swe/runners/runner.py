@@ -34,7 +34,9 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """A failing test: `text` is appended to the file `path`, or put into a new file. `name`: the end of its id."""
+    """A failing test: `text` is appended to the file `path`, or is a new file. `name`: the end of the test's
+    id.
+    """
 
     path: str
     text: str
@@ -47,10 +49,11 @@ class SuiteRunner:
 
     Attributes:
         title: its name in a sentence. `needs`: programs that the image must have.
-        command: for `sh`, runs all tests in the repository and prints the report; empty if the task must give it.
+        command: a command for `sh` that runs all tests in the repository and prints the report; empty if the task must
+            give one.
         parse: reads the report.
         protected: patterns of further files that decide how tests are found and run: a patch's changes are ignored.
-        canary: makes a failing test beside one of the test files (path and text); None if none can be made.
+        canary: makes a failing test next to one of the test files (path and text); None if this is not possible.
         durations: a regular expression for the times that it prints, which differ from run to run.
     """
 

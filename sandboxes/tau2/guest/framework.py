@@ -1,4 +1,4 @@
-"""Stands in for tau2, as far as its domains need it, and for loguru. What the domains call is named as there."""
+"""Replaces the parts of tau2 and loguru that tau2's domains use. Names are those of the original packages."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ MODULES = (
     "tau2.utils.pydantic_utils",
     "tau2.utils.utils",
 )
-"""What is found here in place of the published modules."""
+"""Replacements for the published modules, by their names."""
 DATA_DIR = Path(__file__).parent.parent / "data"
 __path__ = [str(Path(__file__).parent.parent / "tau2" / "utils")]
-"""Where the other modules of `tau2.utils` are, which are the clone's own."""
+"""The folder with the other modules of `tau2.utils`, which are the clone's own."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 M = TypeVar("M", bound=BaseModel)
 
 
 def install() -> None:
-    """Let the domains import what is here."""
+    """Make these replacements importable for the domains."""
     sys.modules["pydantic"] = models
     sys.modules.update(dict.fromkeys(MODULES, sys.modules[__name__]))
 
 
 class PublishedTask(BaseModel):
-    """Named in the domains' functions, and not made here."""
+    """A task as published. The domains' type annotations name it; it is never created here."""
 
 
 class BaseModelNoExtra(BaseModel):
-    """A model that takes no other names than its fields."""
+    """A model that accepts no names other than its fields."""
 
     model_config = models.ConfigDict(extra="forbid")
 
@@ -63,7 +63,7 @@ class DB(BaseModelNoExtra):
 
 
 class ToolType(enum.StrEnum):
-    """What a tool is for."""
+    """The purpose of a tool."""
 
     READ = "read"
     WRITE = "write"
@@ -89,7 +89,7 @@ class ToolKitBase:
 
     @property
     def tools(self) -> dict[str, Callable[..., Any]]:
-        """The tools by their names, those of the class itself first, in the order in which they are written."""
+        """Return the tools by name, those of the class itself first, in the order of the source."""
         names = [
             name
             for kind in type(self).__mro__
@@ -99,7 +99,7 @@ class ToolKitBase:
         return {name: getattr(self, name) for name in dict.fromkeys(names)}
 
     def use_tool(self, tool_name: str, **arguments: Any) -> Any:
-        """Call a tool. Raises: ValueError if there is none of this name, and what the tool raises."""
+        """Call a tool. Raises: ValueError if there is no such tool, and the tool's own errors."""
         if tool_name not in self.tools:
             raise ValueError(f"Tool '{tool_name}' not found.")
         return self.tools[tool_name](**arguments)
@@ -115,7 +115,7 @@ class ToolKitBase:
 
 
 class GenericToolKit(ToolKitBase):
-    """Named by domains that have their tools from it, which are not here."""
+    """A placeholder for tau2's base class, whose tools are not available here."""
 
     def __init_subclass__(cls) -> None:
         raise NotImplementedError(f"{cls.__name__} uses tau2's GenericToolKit, which is not supported in the sandbox")
@@ -137,7 +137,7 @@ class DomainEnvironment:
         self.sync_tools()
 
     def sync_tools(self) -> None:
-        """Bring what agent and customer have in common into line. Domains replace it."""
+        """Synchronize the data that agent and customer share. Domains override this."""
 
     def set_solo_mode(self, solo_mode: bool) -> None:
         self.solo_mode = solo_mode
@@ -147,7 +147,7 @@ Task, Environment = PublishedTask, DomainEnvironment
 
 
 class _Logger:
-    """Takes every line, and keeps none."""
+    """A logger that discards every line."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
@@ -157,7 +157,7 @@ logger = _Logger()
 
 
 def load_file(path: str | Path, **options: Any) -> Any:
-    """Return what is in a file. Raises: NotImplementedError for a format that is not known here."""
+    """Return a file's data. Raises: NotImplementedError for an unsupported format."""
     path = Path(path)
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
@@ -178,7 +178,7 @@ def get_pydantic_hash(model: BaseModel) -> str:
 
 
 def update_pydantic_model_with_dict(model_instance: M, update_data: Mapping[str, Any]) -> M:
-    """Return a model with other values: dictionaries are merged, other values replaced."""
+    """Return a copy of a model with new values: dictionaries are merged, other values replaced."""
     return type(model_instance).model_validate(_merged(model_instance.model_dump(), models.plain(dict(update_data))))
 
 

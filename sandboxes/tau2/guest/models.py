@@ -1,8 +1,8 @@
-"""Stands in for pydantic: the models that the domains of tau2-bench are written with, and nothing else.
+"""Replaces the part of pydantic that the domains of tau2-bench use for their models.
 
-Values are checked and converted as pydantic 2 does in Python without `strict`. What is not known here is refused when
-the domain is imported, so that no model silently behaves in another way: other names of pydantic, other arguments of
-`Field` and `ConfigDict`, other types of fields, unions of more than models.
+Values are checked and converted as pydantic 2 does in Python without `strict`. Unsupported features are refused when
+the domain is imported, so that no model silently behaves differently: other names of pydantic, other arguments of
+`Field` and `ConfigDict`, other field types, unions of anything but models.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNSET: Any = object()
 
 
 class FieldInfo:
-    """What `Field` says of a field."""
+    """A field's settings, as `Field` gives them."""
 
     def __init__(self, default: Any, default_factory: Any, description: str | None, validate_default: bool) -> None:
         self.default, self.default_factory = default, default_factory
@@ -56,14 +56,14 @@ def Field(
 
 
 def ConfigDict(*, extra: str = "ignore") -> dict[str, str]:
-    """Return what becomes of names that are not fields: "ignore" or "forbid"."""
+    """Return the configuration. `extra`: the treatment of names that are not fields, "ignore" or "forbid"."""
     if extra not in ("ignore", "forbid"):
         raise NotImplementedError(f"pydantic's ConfigDict(extra={extra!r}) is not supported in the sandbox")
     return {"extra": extra}
 
 
 class BaseModel:
-    """Fields with types, whose values are checked when it is made, and not when they are assigned."""
+    """A model with typed fields. Values are checked on creation, not on assignment."""
 
     model_config: typing.ClassVar[dict[str, str]] = {"extra": "ignore"}
     model_fields: typing.ClassVar[dict[str, FieldInfo]] = {}
@@ -113,7 +113,7 @@ class BaseModel:
 
     @classmethod
     def model_validate(cls: type[T], value: Any) -> T:
-        """Return a model made of a dictionary. Raises: ValidationError."""
+        """Return a model from a dictionary. Raises: ValidationError."""
         try:
             return typing.cast(T, _model(cls)(value))
         except ValidationError as error:
@@ -145,7 +145,7 @@ def _fields(base: type) -> dict[str, FieldInfo]:
 
 
 def _field(model: type, name: str, annotation: Any, given: Any) -> FieldInfo:
-    """Read a field. Raises: NotImplementedError for a type that is not known here."""
+    """Read a field. Raises: NotImplementedError for an unsupported type."""
     field = given if isinstance(given, FieldInfo) else FieldInfo(given, None, None, False)
     inner, described = unwrapped(annotation)
     field = copy.copy(field)
@@ -163,9 +163,9 @@ def _field(model: type, name: str, annotation: Any, given: Any) -> FieldInfo:
 
 
 def unwrapped(annotation: Any) -> tuple[Any, FieldInfo | None]:
-    """Return the type inside `Annotated`, and what is said of it.
+    """Return the type inside `Annotated`, and its `Field`.
 
-    Raises: NotImplementedError for more than a `Field`.
+    Raises: NotImplementedError for any other annotation.
     """
     if typing.get_origin(annotation) is not typing.Annotated:
         return annotation, None
@@ -176,7 +176,7 @@ def unwrapped(annotation: Any) -> tuple[Any, FieldInfo | None]:
 
 
 def check_of(annotation: Any) -> Check:
-    """How values of a type are checked. Raises: NotImplementedError for a type that is not known here."""
+    """Return the check of a type's values. Raises: NotImplementedError for an unsupported type."""
     annotation, _ = unwrapped(annotation)
     if annotation in CHECKS:
         return CHECKS[annotation]
@@ -197,7 +197,7 @@ def check_of(annotation: Any) -> Check:
 
 
 def _union(members: tuple[Any, ...]) -> Check:
-    """None or one type; or models of which one fits. Raises: NotImplementedError for other unions."""
+    """Return the check of a union: None or one type, or several models. Raises: NotImplementedError for others."""
     kinds = [unwrapped(member)[0] for member in members if member is not type(None)]
     checks = [check_of(kind) for kind in kinds]
     if len(kinds) > 1 and not all(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds):

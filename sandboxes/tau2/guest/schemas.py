@@ -1,4 +1,4 @@
-"""Describe a tool to a model: by the function's documentation, and its parameters as JSON Schema."""
+"""Describes a tool to a model, by the function's documentation and its parameters' JSON Schema."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NAMES: typing.Mapping[Any, dict[str, Any]] = {
 
 
 def tool_schema(name: str, function: Callable[..., Any]) -> dict[str, Any]:
-    """Name, description and parameters of a tool. Raises: NotImplementedError for a type that is not known here."""
+    """Return a tool's name, description and parameters. Raises: NotImplementedError for an unsupported type."""
     description, descriptions = documentation(function.__doc__ or "")
     hints = typing.get_type_hints(function, include_extras=True)
     properties: dict[str, Any] = {}
@@ -52,7 +52,7 @@ def tool_schema(name: str, function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def documentation(docstring: str) -> tuple[str, dict[str, str]]:
-    """Return the text of a docstring in Google's style, and what it says of each parameter."""
+    """Return the text of a docstring in Google's style, and the description of each parameter."""
     lines = inspect.cleandoc(docstring).splitlines()
     starts = [number for number, line in enumerate(lines) if SECTION.match(line)]
     text = "\n".join(lines[: starts[0]] if starts else lines).strip()
@@ -71,7 +71,7 @@ def documentation(docstring: str) -> tuple[str, dict[str, str]]:
 
 
 def schema_of(annotation: Any) -> dict[str, Any]:
-    """JSON Schema of a type. Raises: NotImplementedError for one that is not known here."""
+    """Return the JSON Schema of a type. Raises: NotImplementedError for an unsupported type."""
     inner, field = unwrapped(annotation)
     if field is not None:
         return _described(schema_of(inner), field)

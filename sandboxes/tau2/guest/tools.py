@@ -1,4 +1,4 @@
-"""A domain of tau2-bench as one object, whose methods guest_functions.py calls."""
+"""A domain of tau2-bench as one object, whose methods `guest_functions.py` calls."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .schemas import tool_schema
 
 
 class Tau2Tools:
-    """Each tool of the agent by its name, each of the customer as `user.NAME`, and what only the host calls.
+    """The agent's tools by name, the customer's tools as `user.NAME`, and methods that only the host calls.
 
-    `host.describe` tells policy and schemas, `host.run` makes published calls, `host.check` calls assertions.
+    `host.describe` returns policy and schemas, `host.run` makes published calls, `host.check` calls assertions.
     """
 
     def __init__(self) -> None:
         self._environment: Any = None
 
     def _load_scenario(self, scenario: Mapping[str, Any], long_context: bool = False) -> None:
-        """Open `{"domain": "retail", "initial": {...}}`, and bring it to the task's initial state.
+        """Open `{"domain": "retail", "initial": {...}}`, and establish the task's initial state.
 
-        Raises: ValueError for an initial state that cannot be reached; what the domain raises.
+        Raises: ValueError if the initial state cannot be reached; the domain's own errors.
         """
         framework.install()
         module = importlib.import_module(f"tau2.domains.{scenario['domain']}.environment")
@@ -39,7 +39,7 @@ class Tau2Tools:
             setattr(self, f"host.{name}", MethodType(method, self))
 
     def _begin(self, initial: Mapping[str, Any]) -> None:
-        """As tau2 does: data, functions, and the calls of the conversation so far, which must do what they did."""
+        """Establish the initial state as tau2 does: data, functions, and earlier calls, with equal results."""
         data = initial.get("initialization_data") or {}
         for party, key in (("assistant", "agent_data"), ("user", "user_data")):
             if data.get(key) is not None:
@@ -53,7 +53,7 @@ class Tau2Tools:
         self._environment.sync_tools()
 
     def _state(self) -> str:
-        """Hashes of the data, as tau2 makes them."""
+        """Return hashes of the data, as tau2 computes them."""
         kits = (self._environment.tools, self._environment.user_tools)
         return json.dumps([kit.get_db_hash() if kit is not None and kit.db is not None else None for kit in kits])
 
@@ -64,7 +64,7 @@ class Tau2Tools:
         return kit
 
     def _function(self, call: Mapping[str, Any]) -> Any:
-        """Any method of a toolkit. Raises: what it raises."""
+        """Call any method of a toolkit. Raises: the method's own errors."""
         value = getattr(self._kit(call["env_type"]), call["func_name"])(**call["arguments"])
         self._environment.sync_tools()
         return value
@@ -97,7 +97,7 @@ def _describe(tools: Tau2Tools) -> str:
 
 
 def _run(tools: Tau2Tools, actions: Sequence[Mapping[str, Any]]) -> str:
-    """Make published actions as the published judge does: nothing is synchronised, and what fails is passed over."""
+    """Make published actions as the published judge does: nothing is synchronised, and failed actions are ignored."""
     for action in actions:
         try:
             tools._kit(action["requestor"]).use_tool(action["name"], **action["arguments"])
@@ -107,7 +107,7 @@ def _run(tools: Tau2Tools, actions: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _check(tools: Tau2Tools, checks: Sequence[Mapping[str, Any]]) -> str:
-    """Return what each assertion gives: true, false, or null if it gives neither, or fails."""
+    """Return the value of each assertion: true, false, or null if it returns neither or fails."""
     values = []
     for check in checks:
         try:
@@ -119,7 +119,7 @@ def _check(tools: Tau2Tools, checks: Sequence[Mapping[str, Any]]) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Return a tool's value as tau2 writes it. Raises: ValueError for one that it cannot write."""
+    """Return a tool's value as tau2 writes it. Raises: ValueError for a value that tau2 cannot write."""
     return value if isinstance(value, str) else json.dumps(_written(value), default=str)
 
 

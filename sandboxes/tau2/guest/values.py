@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Check = Callable[[Any], Any]
-"""Takes a value, and gives what the field holds. Raises: ValidationError."""
+"""Converts a value to the field's value. Raises: ValidationError."""
 INTEGER = re.compile(r"\s*[+-]?\d+(_\d+)*(\.0*)?\s*", re.ASCII)
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 TRUTHS = {
@@ -19,10 +19,10 @@ TRUTHS = {
 
 
 class ValidationError(ValueError):
-    """A value is none of a type.
+    """A value does not have the required type.
 
     Args:
-        faults: places inside it, and what is wrong there. title: the model that it was to be.
+        faults: places inside the value, each with its fault. title: the name of the expected model.
     """
 
     def __init__(self, *faults: tuple[tuple[Any, ...], str], title: str = "") -> None:
@@ -148,7 +148,7 @@ def enum_of(kind: type[enum.Enum]) -> Check:
 
 
 def list_of(item: Check = _any) -> Check:
-    """Return a list of such items."""
+    """Return the check of a list whose items pass `item`."""
 
     def check(value: Any) -> list[Any]:
         if not isinstance(value, list | tuple):
@@ -163,7 +163,7 @@ def list_of(item: Check = _any) -> Check:
 
 
 def dict_of(key: Check = _any, item: Check = _any) -> Check:
-    """Return a dictionary of such keys and items."""
+    """Return the check of a dictionary whose keys pass `key` and whose values pass `item`."""
 
     def check(value: Any) -> dict[Any, Any]:
         if not isinstance(value, dict):
@@ -181,7 +181,7 @@ def dict_of(key: Check = _any, item: Check = _any) -> Check:
 
 
 def _held(check: Check, value: Any, path: tuple[Any, ...], faults: list[tuple[tuple[Any, ...], str]]) -> Any:
-    """Return the value as it is held; its faults are added."""
+    """Return the converted value, and add its faults to `faults`."""
     try:
         return check(value)
     except ValidationError as error:
