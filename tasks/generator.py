@@ -1,4 +1,4 @@
-"""Generate the tasks of a set, each from its own random stream, without two tasks that ask the same."""
+"""Generates the tasks of a set, each from its own random stream; no two tasks ask the same."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class TaskGenerator:
         name: the registered name of the set.
         sizes: number of tasks by stratum.
         seed: chooses which tasks are in the set.
-        key: maps a task to a key that must be unique in the set, by default the content that it asks for. With None
-            duplicates are not checked; use it if duplicates are too unlikely to matter.
+        key: maps a task to a key that must be unique in the set, by default the content that it asks for. None allows
+            duplicates; use it if duplicates are too unlikely to matter.
         tries: number of attempts at one task before an error is raised.
     """
 
@@ -77,7 +77,7 @@ class TaskGenerator:
 
         Args:
             make_task: called with the slot's random generator, the slot and the further arguments. It returns None if
-                the drawn numbers make no good task; it is then called again.
+                the drawn numbers do not make a good task; it is then called again.
         Raises: TaskError if no unused task was generated for a slot within `tries` attempts.
         """
         return [
@@ -94,7 +94,7 @@ class TaskGenerator:
             make_task: as in `draw`.
             arguments: its further arguments by stratum, in the order in which the strata are drawn. By default there
                 are none, and the order is that of `sizes`.
-        Raises: TaskError as `draw`.
+        Raises: TaskError, as `draw` does.
         """
         splits: dict[str, list[Task]] = {"train": [], "validation": [], "held_out": []}
         for stratum, further in (arguments or dict.fromkeys(self.sizes, ())).items():

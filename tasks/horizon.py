@@ -24,8 +24,8 @@ def horizon_task_set(
     oracle: Callable[[Task], Any],
     imperfect_oracle: Callable[[Task], Any],
 ) -> TaskSet:
-    """Generate every split. Horizons alternate with a task's index in its stratum, and each task has the tag
-    `horizon_N`.
+    """Generate every split. The horizon alternates with a task's index in its stratum; the task's tag `horizon_N`
+    states it.
 
     Args:
         make_task: makes a task from a random stream, the slot and a horizon.

@@ -1,4 +1,4 @@
-"""Hashed page titles, with which a search environment recognises a page without knowing the title beforehand."""
+"""Hashed page titles, by which a search environment recognises a page but cannot read its title."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle of tasks that ask for code: it tries the reference solution on the visible tests, then submits it."""
+"""The oracle of tasks that ask for code. It tries the reference solution on the visible tests, then submits it."""
 
 from __future__ import annotations
 

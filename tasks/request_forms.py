@@ -1,4 +1,4 @@
-"""Requests of a few fixed forms, the texts that fulfil them, and scripted players that write these."""
+"""Requests of a few fixed forms, the texts that fulfil them, and scripted players that write these texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from agentgym import Call, Message, Task, seed_of
 
 ERROR_RATE = 0.5
-"""The probability that the imperfect oracle does a request wrongly, independently for each request."""
+"""The probability that the imperfect oracle makes a mistake in a request, independently for each request."""
 
 Script = Callable[[Sequence[Message]], Message]
 Parts = dict[str, str]
@@ -20,10 +20,10 @@ class RequestForms:
     """The forms of a set's requests.
 
     Args:
-        forms: by kind of request, the request and the text that fulfils it, both with placeholders, such as `Count
-            {item} in {city}.`
+        forms: for each kind, the request and the text that fulfils it, both with placeholders, as in `Count {item} in
+            {city}.`
         tool, argument: the tool that takes this text, and its argument.
-        mistaken: replaces the parts of a request so that it is done wrongly; also gets the task and the kind.
+        mistaken: called with the task, the kind and the parts of a request, returns parts that make the text wrong.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class RequestForms:
         }
 
     def parsed(self, request: str) -> tuple[str, Parts]:
-        """Return the kind of a request, and its parts. Raises: ValueError for a text that is not a request."""
+        """Return the kind of a request, and its parts. Raises: ValueError if the text is not a request."""
         for kind, pattern in self._patterns.items():
             if match := pattern.fullmatch(request):
                 return kind, match.groupdict()
@@ -52,11 +52,11 @@ class RequestForms:
         return self.forms[kind][1].format(**parts)
 
     def oracle(self, task: Task) -> Script:
-        """Do what each request asks, read from its text alone."""
+        """Fulfil each request, using only its text."""
         return self.player(lambda request, _: self.done(*self.parsed(request)))
 
     def imperfect_oracle(self, task: Task) -> Script:
-        """Do half of the requests wrongly, chosen independently."""
+        """Do each request wrongly with probability 1/2, independently."""
 
         def act(request: str, turn: int) -> str:
             kind, parts = self.parsed(request)

@@ -27,7 +27,7 @@ Box = tuple[int, int, int, int]
 
 
 def draw(screen: Mapping[str, Any]) -> Image:
-    """Return the screen as an RGB image. Raises: TaskError naming the widget and what is wrong with it."""
+    """Return the screen as an RGB image. Raises: TaskError naming the widget and its fault."""
     from PIL import Image, ImageDraw
 
     width, height = checked_size(screen)

@@ -102,9 +102,7 @@ class SqlEnvironment(Environment, ABC):
         return answer
 
     async def _ask(self, method: str, *arguments: Any) -> Any:
-        """Send one request to the engine. Raises: ToolError if the engine refuses it; SandboxDied if it does not
-        answer.
-        """
+        """Send one request to the engine. Raises: ToolError if it refuses; SandboxDied if it does not answer."""
         if self._database is None:
             raise SandboxError("The SQL environment was used before reset. Call reset first.")
         try:

@@ -1,6 +1,6 @@
 """Runs inside the sandbox: starts the PostgreSQL server on a prepared cluster, and serves it as the user `agent`.
 
-Uses only the standard library. The agent's user owns the tables and is no superuser, so the server itself refuses
+Uses only the standard library. The agent's user owns the tables without being a superuser, so the server itself refuses
 files, programs and settings. SQL that got past this would still be in a sandbox that holds only its own database.
 """
 

@@ -74,9 +74,7 @@ class SqlInProcess(Environment):
         return "Submitted."
 
     async def rows(self, sql: str) -> dict[str, Any]:
-        """Return a result like `rows` of `agentgym/sql-query-v1`. For judges; not a tool. Raises:
-        ToolError.
-        """
+        """Return a result like `rows` of `agentgym/sql-query-v1`. For judges; not a tool. Raises: ToolError."""
         answer: dict[str, Any] = _answer(self._opened().rows, sql, MAX_JUDGED_ROWS)
         return answer
 

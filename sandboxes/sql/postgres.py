@@ -27,7 +27,7 @@ class SqlPostgres(WritableSqlEnvironment):
 
     The server is Debian's package `postgresql`, or is found in /usr/bin or /usr/local/bin. It is prepared once for each
     database, which takes seconds and needs a C compiler, `cc`; each episode starts from a fork of its files. The
-    agent's user owns the tables and is no superuser. Unlike in `agentgym/sql-write-v1`, the clock runs.
+    agent's user owns the tables but is not a superuser. Unlike in `agentgym/sql-write-v1`, the clock runs.
 
     Task parameters as for `agentgym/sql-v1`; an SQLite database is copied table by table, with keys and links.
     """

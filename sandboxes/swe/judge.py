@@ -352,9 +352,7 @@ class RepositoryTests(Reward):
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run of the tests, with a seed as controls. `single`: make only one a control. `thorough`: check after each
-    test.
-    """
+    """A run of the tests; with a seed, as controls: of one test if `single`. `thorough`: check after each test."""
 
     tests: tuple[str, ...]
     control_seed: int | None = None

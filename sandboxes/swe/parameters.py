@@ -143,9 +143,7 @@ class RepositoryParameters:
         return {"setup": self.setup, "path": self.path, "python": self.python, "programs": programs}
 
     def spec(self, base: SandboxSpec) -> SandboxSpec:
-        """Return the spec of the sandbox that the task's tests need. Raises: TaskError without such a version of
-        Python.
-        """
+        """Return the spec of the sandbox that the tests need. Raises: TaskError without such a version of Python."""
         image = self.image or image_of_python(self.python) or base.image
         warm = () if self.requirements or image != base.image else base.preload
         return replace(

@@ -78,7 +78,7 @@ def lock(requirements: Sequence[str], python: str = HERE, *, leave_out: str = ""
 
 
 def interpreter_of(python: str) -> str | None:
-    """Return an interpreter of this version with pip: the running one, or another on this host; None if there is none."""
+    """Return an interpreter of a version, with pip: the running one or another on this host; None without one."""
     if python == HERE:
         return sys.executable
     path = rootfs.find_interpreter(python)

@@ -76,12 +76,12 @@ def _do_jobs(task: Task, steps: list[Any]) -> list[Message]:
 
 
 def team_oracle(task: Task) -> list[Message]:
-    """Let a planner hand over one job after another; executors do the jobs like the practised oracle, and report."""
+    """Play a planner that hands over one job after another, and executors that act like the practised oracle."""
     return _hand_over(task, json.loads(task.truth["steps"]))
 
 
 def hasty_team_oracle(task: Task) -> list[Message]:
-    """Play as the team's oracle does, but let executors omit each change with probability 1/2 and report anyway."""
+    """Play as the team's oracle does, but executors omit each change with probability 1/2 and report it as done."""
     return _hand_over(task, _hasty(task, json.loads(task.truth["steps"])))
 
 
@@ -99,9 +99,9 @@ def _hand_over(task: Task, steps: list[Any]) -> list[Message]:
 
 
 def _jobs(task: Task, steps: list[Any]) -> Iterator[tuple[str, list[_ToolCall]]]:
-    """Yield the sentence of each job, and its calls.
+    """Yield the sentence and the calls of each job.
 
-    The message before the last call states the line that this call writes.
+    The message before the last call states the line that the call writes.
     """
     for sentence, count in json.loads(task.truth["jobs"]):
         job, steps = [*filter(None, steps[:count])], steps[count:]

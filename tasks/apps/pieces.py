@@ -1,7 +1,7 @@
-"""Building blocks of tasks: questions to an app, changes that use an answer, and changes on their own.
+"""Building blocks of tasks: questions to an app, changes that use an answer, and other changes.
 
-Each piece draws its subject, carries the job out by calls of the real APIs, and describes it in words. So the calls
-that solve a task, its answer and the required final state all come from carrying it out.
+Each piece chooses its subject, does the job by calls of the real APIs, and describes it in words. These calls give the
+task's solution, its answer and the required final state.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Step = tuple[str, str, dict[str, Any]]
 
 @dataclass(slots=True)
 class Draft:
-    """A task under construction: its random stream, and the records after the pieces so far.
+    """A task under construction: its random stream, and the records after the pieces drawn so far.
 
     Attributes:
         environment: an opened environment of apps; `call_api` works as for an agent.
@@ -69,9 +69,9 @@ class Piece:
     """A part of a task.
 
     Attributes:
-        apps: the apps that it needs; the first names it in compositions.
-        write: draws the job and carries it out. A question returns (words for the answer, answer); a change returns a
-            sentence. A change in SINKS takes the words and the value that it stores.
+        apps: the apps that it needs; the first is the piece's app in compositions.
+        write: chooses and does the job. A question returns (description of the answer, answer); a change returns a
+            sentence. A change in SINKS is called with the description and value of the answer that it stores.
     """
 
     apps: tuple[str, ...]
@@ -144,7 +144,7 @@ def _song(draft: Draft) -> tuple[str, str]:
     return f"the {what} of the song {title!r}", str(draft.search("music", title, "title")[column])
 
 
-# ---- changes that take an answer
+# ---- changes that store an answer
 
 
 def _send(draft: Draft, what: str, value: str) -> str:
@@ -189,7 +189,7 @@ def _playlist(draft: Draft, what: str, value: str) -> str:
     return f"Make an empty playlist whose name is only {what}."
 
 
-# ---- changes on their own
+# ---- other changes
 
 
 def _reschedule(draft: Draft) -> str:

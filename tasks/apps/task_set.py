@@ -42,7 +42,7 @@ HELD_OUT_PAIRS = frozenset(
         ("notes", "bank"),
     }
 )
-"""Pairs of apps that only held-out tasks combine: the app that is asked, and the app that the answer is put into."""
+"""Pairs of apps that only held-out tasks combine: the app that is asked, and the app that stores the answer."""
 
 
 @cache
@@ -158,8 +158,8 @@ def _finished(draft: Draft, slot: TaskSlot, seed: int, level: int, prompt: str, 
 def _written(draft: Draft, level: int, stratum: str) -> tuple[str, str | None, list[str]] | None:
     """Draw pieces and carry them out.
 
-    Returns: the prompt, the answer if it is a question, and the apps that it needs; None for a question whose answer
-        may not be put into any app in this stratum.
+    Returns: the prompt, the answer to a question, and the needed apps; None for a question whose answer no app may
+        store in this stratum.
     """
     usable = partial(_usable, apps_allowed=stratum == "unseen_apps")
     rng = draft.rng
@@ -192,6 +192,6 @@ def _usable(pieces: Sequence[Piece], apps_allowed: bool) -> list[Piece]:
 
 
 def _allowed(question: Piece, sink: Piece, stratum: str) -> bool:
-    """Return whether a stratum allows putting an answer from one app into the other."""
+    """Return whether a stratum allows storing an answer of one app in the other."""
     pair = question.apps[0], sink.apps[0]
     return pair[0] != pair[1] and (pair in HELD_OUT_PAIRS) == (stratum == "unseen_compositions")

@@ -9,16 +9,16 @@ from functools import cached_property
 from typing import NamedTuple
 
 PAGE_SIZE = 3
-"""Products on one page of results."""
+"""Number of products on one page of results."""
 PRICES = (20, 40, 60)
-"""Limits in euros of the filters by price."""
+"""The price limits, in euros, of the filters."""
 GOOD_STARS = 4.0
 
 TYPE, CLICK, TERMINATE = "type_and_submit", "click", "terminate"
 
 
 class ShopperAction(NamedTuple):
-    """A shopper's action: its type, its target element, and which element it is or the typed text."""
+    """A shopper's action: its type, its target's kind, and the target's name or the typed text."""
 
     type: str
     target: str = ""
@@ -75,7 +75,7 @@ class ShopPage:
     Attributes:
         kind, colour: the needed product. stock: all products of this kind, in the shop's own order.
         query: the search text; empty on the first page.
-        refined: chosen filters and orders, in sequence. number: of this page of results, from 1.
+        refined: chosen filters and orders, in sequence. number: the number of this page of results, from 1.
         opened: the product whose page it is. in_basket: whether it was added to the basket.
     """
 

@@ -73,15 +73,15 @@ class Refinement:
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """What a shopper does on each page.
+    """A shopper's habits on each page.
 
     Attributes:
-        brand: the brand that the wording of a search and the fit may name.
-        wording: how a search is worded.
-        refinements: how the results are refined, in order.
-        fit, choice: which products are considered, and which of them is opened.
-        pages: how many pages of results are looked at before leaving.
-        condition, purchase: when, and how, the opened product is taken.
+        brand: the brand that `wording` and `fit` may use.
+        wording: the form of the search text.
+        refinements: filters and orders of the results, in sequence.
+        fit, choice: the rule for considering products, and for opening one of them.
+        pages: the number of pages of results looked at before leaving.
+        condition, purchase: whether, and how, the opened product is bought.
     """
 
     brand: str
@@ -184,9 +184,9 @@ def draw_habits(
 
 
 HabitsByKind = Mapping[str, Sequence[Habits]]
-"""Habits by the decision that they are about: search, refine, pick or decide."""
+"""Possible habits by the decision that they determine: search, refine, pick or decide."""
 Decisions = Sequence[tuple[ShopPage, ShopperAction | None]]
-"""Pages, and the action taken on each; None if the shopper did not refine."""
+"""Pages, and the action taken on each; None if the shopper chose no refinement."""
 _ACT: Mapping[str, Callable[[Habits, ShopPage], ShopperAction | None]] = {
     "search": Habits.search,
     "refine": Habits.refine,
@@ -198,14 +198,14 @@ _ACT: Mapping[str, Callable[[Habits, ShopPage], ShopperAction | None]] = {
 def consistent(habits: HabitsByKind, past: Session) -> HabitsByKind:
     """Return the habits that agree with all decisions of a past session.
 
-    Each decision depends on habits of one kind only, so each kind is tested separately.
+    Each decision depends on one kind of habit, so each kind is tested separately.
     """
     decisions = _decisions(past)
     return {kind: _agreeing(kind, habits[kind], decisions[kind]) for kind in _ACT}
 
 
 def all_foretell(habits: HabitsByKind, present: Session) -> bool:
-    """Return whether all given habits lead to the session's decisions; a log that leaves these then predicts it."""
+    """Return whether all given habits lead to the session's decisions, so that a log that allows them predicts it."""
     decisions = _decisions(present)
     return all(len(_agreeing(kind, habits[kind], decisions[kind])) == len(habits[kind]) for kind in _ACT)
 

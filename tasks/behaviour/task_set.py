@@ -34,7 +34,7 @@ MIN_STEPS, MAX_STEPS = 3, 7
 """The smallest and the largest number of decisions in the session to predict."""
 MIN_PAST, MAX_PAST = 2, 4
 MISSES = 1 / 6
-"""The probability that the imperfect oracle takes the first thing on a page instead."""
+"""The probability that the imperfect oracle opens the first product instead."""
 INSTRUCTION = (
     "You read the log of a shopper whose habits never change. Predict, page by page, what the same shopper does in the "
     f"present session. Elements: {ELEMENTS}. Buying, and terminate, end a session."
@@ -95,7 +95,7 @@ def _habits(rng: random.Random, stratum: str, brands: Sequence[str]) -> Habits:
 
 
 def _is_new_composition(habits: Habits) -> bool:
-    """Return whether habits order before filtering, or take the best rated of a brand, as training never does."""
+    """Return whether habits order before filtering, or take a brand's best-rated product; training habits never do."""
     return _orders_first(habits) or (habits.fit == BRAND and habits.choice == "best rated")
 
 
@@ -104,7 +104,7 @@ def _orders_first(habits: Habits) -> bool:
 
 
 def _goes_by_what_is_new(stratum: str, habits: Habits, last: ShopPage) -> bool:
-    """Return whether a session that ends on this page used the habits that its stratum tests."""
+    """Return whether a session that ends on this page depended on the habits that its stratum tests."""
     if stratum == "unseen_compositions" and _orders_first(habits):
         return len(last.refined) == 2
     return stratum not in ("unseen_habits", "unseen_compositions") or last.opened is not None
@@ -137,7 +137,7 @@ def _heading(number: int, steps: Session) -> str:
 
 
 def _log_of(steps: Session) -> str:
-    """Return the pages and actions of a session. A page whose results were only refined is reduced to its heading."""
+    """Return the pages and actions of a session. A page with only a refinement is reduced to its heading."""
     lines: list[str] = []
     for page, action in steps:
         if page.query:
@@ -147,12 +147,12 @@ def _log_of(steps: Session) -> str:
 
 
 def oracle(task: Task) -> list[Message]:
-    """Predict every action, with the habit as the rationale."""
+    """Predict every action, and give the habit as the reason."""
     return [_prediction(n, *step) for n, step in enumerate(_steps(task))]
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Play as the oracle does, but take the first product with chance 1/6 at each step, which is hardly ever right."""
+    """Play as the oracle does, but open the first product with probability 1/6 at each step, which is rarely right."""
     rng = random.Random(seed_of("imperfect", task.id))
     guess = ("I guess.", ShopperAction(CLICK, "product", "the first"))
     return [_prediction(n, *(step if rng.random() >= MISSES else guess)) for n, step in enumerate(_steps(task))]

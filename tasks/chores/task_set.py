@@ -1,4 +1,4 @@
-"""Generate the sessions: the files that requests are about, and the required result of each."""
+"""Generate the sessions: requests about files, and the required result of each request."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ NAME = "code/chores-v1"
 FILES = 12
 """The number of files at the start."""
 KINDS = ("put", "put", "append", "copy", "rename", "delete")
-"""Kinds of requests that depend on nothing. `put` is twice as likely, because it needs no untouched file."""
+"""Kinds of requests that do not depend on earlier ones. `put` is twice as likely: it needs no unchanged file.
+"""
 DEPENDENT = 0.45
 """The probability that a request depends on a recent change, if there is one; about a third of all requests then do."""
 LATELY = 4
-"""The number of turns within which a changed file is asked about again."""
+"""The number of turns after a change in which a request can depend on it."""
 
 Goal = dict[str, str | None]
-"""Texts by name; None for a file that must be gone."""
+"""Texts by file name; None for a file that must not exist."""
 
 
 @cache
@@ -39,7 +40,7 @@ def task_set(seed: int = 0) -> TaskSet:
 
 
 def is_reserved(first: str, name: str) -> bool:
-    """Return whether a pair of word and file, or of two files, is reserved for `unseen_instances`: one in four is."""
+    """Return whether a pair of word and file, or of two files, is reserved for `unseen_instances`; one in four is."""
     number = WORDS.index(first) if first in WORDS else NAMES.index(first)
     return (number + NAMES.index(name)) % 4 == 0
 
@@ -78,7 +79,7 @@ class ChoresWriter:
         self.dependent = 0
 
     def write(self) -> tuple[str, Goal, str]:
-        """Write one more request. Returns: the request, its goal, and the command that does it."""
+        """Write one more request. Returns: the request, its goal, and the command that fulfils it."""
         rng = self._rng
         lately = [name for goal in self._changes[-LATELY:] for name in goal if name in self._files]
         changed = {name for goal in self._changes for name in goal}
@@ -92,7 +93,7 @@ class ChoresWriter:
         return written or self._put()
 
     def _put(self) -> tuple[str, Goal, str]:
-        """Return a request that depends on nothing, because the file's earlier text does not matter."""
+        """Return a request that does not depend on earlier ones, because it replaces the file's text."""
         name = self._rng.choice(NAMES)
         word = self._paired([word for word in WORDS if word != self._files.get(name)], name)
         assert word is not None  # every file has several reserved and several other words

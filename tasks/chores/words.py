@@ -1,4 +1,4 @@
-"""The words of a request, and the command that does what it asks."""
+"""The texts of requests, and the commands that fulfil them."""
 
 from __future__ import annotations
 

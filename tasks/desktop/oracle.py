@@ -13,7 +13,7 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Make the oracle's moves with one mistake: an extra character, another name, no file opened, another number."""
+    """Make the oracle's moves with one mistake: an extra character, a wrong name, no file opened, or a wrong number."""
     return _messages(task, wrong=True)
 
 

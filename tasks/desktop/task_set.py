@@ -1,4 +1,4 @@
-"""The task set `gui/desktop-v1`: small jobs on a desktop, judged by the files and windows that result."""
+"""The task set `gui/desktop-v1`: small jobs on a desktop, judged by the resulting files and windows."""
 
 from __future__ import annotations
 

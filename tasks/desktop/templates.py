@@ -1,4 +1,4 @@
-"""Templates of desktop jobs. Each gives the prompt, the files at the start, and the state that must result."""
+"""Templates of desktop jobs. Each returns the prompt, the initial files, and the required final state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .words import DesktopVocabulary
 
 @dataclass(slots=True)
 class DesktopJob:
-    """One job: its prompt, the files at the start by path, the truth for the reward, and the programs to offer."""
+    """One job: its prompt, the initial files by path, the truth for the reward, and the programs to offer."""
 
     prompt: str
     files: dict[str, str]
@@ -21,7 +21,7 @@ class DesktopJob:
 
 
 def home(rng: random.Random, words: DesktopVocabulary) -> dict[str, str]:
-    """Make three to five files in two folders, each with a few lines."""
+    """Create three to five files in two folders, each with a few lines."""
     folders = rng.sample(words.folders, 2)
     names = rng.sample(words.names, rng.randint(3, 5))
     return {f"{rng.choice(folders)}/{name}.txt": lines(rng, words, rng.randint(2, 5)) for name in names}

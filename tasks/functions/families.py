@@ -1,4 +1,4 @@
-"""The families written by hand, bands 1 to 3 here and band 6 in `algorithms.py`; `pipelines.py` has bands 4 and 5."""
+"""The hand-written families of bands 1 to 3. `pipelines.py` has bands 4 and 5, `algorithms.py` has band 6."""
 
 from __future__ import annotations
 

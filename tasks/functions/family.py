@@ -1,4 +1,4 @@
-"""A family of function-writing tasks: a description, a reference solution and inputs, with parameters to fill in."""
+"""A family of function-writing tasks: a description, a reference solution and inputs, with parameters."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A kind of argument: its name, its description, how to draw one, and its smallest value (`edge`)."""
+    """A kind of argument: its name, its description, a function that draws a value, and its smallest value (`edge`)."""
 
     name: str
     words: str

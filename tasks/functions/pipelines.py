@@ -65,7 +65,7 @@ ENDS: Mapping[str, PipelineStep] = {
 
 FAMILIES_PER_BAND = 30
 LEAST_SPACE = 12
-"""A combination with fewer choices of parameters is skipped."""
+"""A combination of steps with fewer choices of parameters than this is skipped."""
 
 
 def pipelines() -> tuple[Family, ...]:

@@ -1,6 +1,6 @@
 """Turn tests that compare calls with values, in C++, Go, Java, JavaScript and Rust, into calls for `hidden_calls`.
 
-A test program is never run, because the submission could end or patch anything that runs beside it. A test that cannot
+A test program is never run, because the submission could stop or patch a program that runs with it. A test that cannot
 be converted completely is refused, with the reason.
 """
 
@@ -71,7 +71,7 @@ class _Assertions(Literals):
         self.call = call
 
     def pair(self, closing: str) -> Assertion:
-        """Return a call and a value in either order, with an optional tolerance or message."""
+        """Read a call and a value in either order, with an optional tolerance or message."""
         arguments = self._arguments()
         value = None if arguments is not None else self.value()
         self.expect(r",(?:\s*expected:)?")
@@ -87,7 +87,7 @@ class _Assertions(Literals):
         return Assertion(arguments, value, next((part for part in rest if isinstance(part, float)), 0.0))
 
     def claims(self) -> list[Assertion]:
-        """Return comma-separated comparisons up to the closing bracket, skipping a message after one."""
+        """Read comma-separated comparisons up to the closing bracket, skipping messages."""
         claims = [self._claim()]
         while self.mark(r",(?!\s*[\"'])"):
             claims.append(self._claim())
@@ -135,7 +135,7 @@ class _Assertions(Literals):
         return arguments
 
     def _arguments(self) -> list[Any] | None:
-        """Return the arguments of a call that comes next; None if there is none."""
+        """Return the arguments of a call at this position; None if there is no call."""
         start = self.position
         bracketed = self.mark(r"\((?=\s*(?:candidate|\w))") is not None and self.mark(rf"(?={self.call})") is not None
         if not bracketed:

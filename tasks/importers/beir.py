@@ -21,13 +21,13 @@ def load_beir(
     """Queries with judged documents (Thakur et al. 2021) as tasks: find a page about it, and answer with its title.
 
     Every document judged relevant is a right answer; all of them are the gold pages. The titles are those that the
-    search environment gives: a document without a title is called by its id in brackets, and so is the second of two
-    with one title.
+    search environment shows: a document without a title, or with the title of an earlier document, has its id in
+    brackets.
 
     Args:
-        path: the folder. `qrels`: which file of qrels/.
+        path: the folder. `qrels`: the name of a file in qrels/.
         split, environment: as in `load_hotpot`.
-    Raises: TaskError naming the file, the line and what is wrong with it.
+    Raises: TaskError naming the file, the line and its fault.
     """
     path = Path(path)
     relevant = _relevant(path / "qrels" / f"{qrels}.tsv")

@@ -42,11 +42,11 @@ def load_bfcl(path: str | Path, *, split: Split = "held_out", answers: str | Pat
     LeftOutWarning names them. Dots in names of functions become `_`, as most call formats require.
 
     Args:
-        path: a file of JSON lines such as `BFCL_v4_multiple.json`, or the folder that holds them.
-        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
+        path: a file of JSON lines such as `BFCL_v4_multiple.json`, or the folder with these files.
+        split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
         answers: the folder of the accepted calls, in files of equal names; by default `possible_answer` beside the
             file. Tasks without a right call need none.
-    Raises: TaskError naming the file, the item and what is wrong with it, or that nothing in it is read.
+    Raises: TaskError naming the file, the item and its fault, or saying that no item can be read.
     """
     path = Path(path)
     files = sorted(path.glob("BFCL_*.json")) if path.is_dir() else [path]
@@ -98,10 +98,9 @@ def oracle(task: Task) -> list[Message]:
 
 
 def _can_be_solved(task: Task, where: str) -> bool:
-    """Return whether the published answer can be given: a few answers name unknown arguments, or accept no value for an
-    argument.
+    """Return whether an agent can give the published answer: a few name unknown arguments, or accept no value for one.
 
-    Raises: TaskError for accepted calls that the reward cannot read.
+    Raises: TaskError if the reward cannot read the accepted calls.
     """
     if task.truth["kind"] != "calls":
         return True
@@ -112,7 +111,7 @@ def _can_be_solved(task: Task, where: str) -> bool:
 
 
 def _why_not(category: str) -> str:
-    """Return why a category is not read; empty if it is."""
+    """Return why a category cannot be read; empty if it can."""
     if "java" in category:
         return "arguments in Java or JavaScript"
     kinds = ("simple", "multiple", "parallel", "irrelevance", "relevance")

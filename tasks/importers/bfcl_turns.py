@@ -42,14 +42,14 @@ DONE, MISSING = "Done.", "is not installed in the sandbox"
 def load_bfcl_turns(path: str | Path, *, split: Split = "held_out") -> TaskSet:
     """The items of `BFCL_*_multi_turn_*.json` as tasks of `agentgym/function-turns-v1`.
 
-    The published calls are made once, in a process of this host, to learn which state and results each turn has to
-    have. Items whose calls need a package that sandboxes lack are left out, and a LeftOutWarning names them.
+    The published calls are made once, in a process of this host, to find the required state and results of each turn.
+    Items whose calls need a package that sandboxes lack are left out, and a LeftOutWarning names them.
 
     Args:
         path: such a file, or the folder `bfcl_eval/data` of the package `bfcl-eval`. The package's other files must be
             beside it: the accepted calls, the descriptions of the functions, and the functions' source.
-        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
-    Raises: TaskError naming the file, the item and what is wrong with it, or that nothing in it is read.
+        split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
+    Raises: TaskError naming the file, the item and its fault, or saying that no item can be read.
     """
     path = Path(path).absolute()
     paths = sorted(path.glob("BFCL_*_multi_turn_*.json")) if path.is_dir() else [path]
@@ -94,7 +94,7 @@ def load_bfcl_turns(path: str | Path, *, split: Split = "held_out") -> TaskSet:
 
 
 def oracle(task: Task) -> list[Message]:
-    """Return the published calls, one per message if there are not too many, and a word at the end of each turn."""
+    """Return the published calls, one per message if there are not too many, and a message at the end of each turn."""
     messages: list[Message] = []
     for calls in json.loads(task.truth["calls"]):
         size = max(-(-len(calls) // MAX_STEPS), 1)

@@ -21,21 +21,22 @@ def load_bird(
     transpile: str | None = None,
     check_golds: bool = True,
 ) -> TaskSet:
-    """The questions of a BIRD folder as tasks of a text-to-SQL environment, held out unless asked otherwise.
+    """The questions of a BIRD folder as tasks of a text-to-SQL environment, held out by default.
 
     The folder holds `dev.json` (or `mini_dev_sqlite.json`, `train.json`) with `question`, `evidence`, `SQL` and
-    `db_id`, and `dev_databases/<name>/<name>.sqlite` (or any folder of SQLite files). The evidence, which says what
-    words of the question mean in the database, is told to the agent.
+    `db_id`, and `dev_databases/<name>/<name>.sqlite` (or any folder of SQLite files). The agent is also told the
+    evidence, which explains words of the question in terms of the database.
 
     Args:
         path: the folder, or the file of questions in it.
-        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
-        validation: databases (a list, or text with commas) whose tasks are for validation, whatever `split` says.
+        split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
+        validation: databases (a list, or text with commas) whose tasks are for validation, regardless of `split`.
         held_out: databases whose tasks are held out, whatever `split` says.
         environment: SQLite in a sandbox; or another that judges queries. Their dialects differ: see `transpile`.
         transpile: the dialect of the environment's engine, such as "duckdb"; sqlglot writes the gold queries in it.
-        check_golds: run every gold query; those that fail or give no rows are named, and left out of the split train.
-    Raises: TaskError naming the file, the item and what is wrong with it.
+        check_golds: run every gold query; those that fail or return no rows are named in a warning, and left out of the
+            split train.
+    Raises: TaskError naming the file, the item and its fault.
     Success is stricter than the published metric; the reward `sql_official` has that one too.
     Source: Li et al. 2023, arXiv:2305.03111.
     """

@@ -34,11 +34,11 @@ _PATTERNS = {
 
 
 class NoDeclaration(ValueError):
-    """The declaration is unreadable, or has a type that tasks do not support."""
+    """The declaration is unreadable, or uses a type that tasks do not support."""
 
 
 def declared(language: str, text: str) -> tuple[str, list[str], list[str] | None]:
-    """Return the name, argument names and types, the result's last, of the function whose declaration ends a text.
+    """Return name, argument names, and types (the result's last) of the function whose declaration ends a text.
 
     JavaScript has no types: they are None.
     Raises: NoDeclaration.
@@ -120,7 +120,7 @@ def _pairs_of_go(parts: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _shape(value: Any) -> Any:
-    """Return the type of one value of JavaScript: a word, ("list", inner), ("map", inner) or None for no value."""
+    """Return the type of a JavaScript value: a name, ("list", inner), ("map", inner), or None for no value."""
     if value is None or isinstance(value, bool | int | float | str):
         return {bool: "bool", int: "int", float: "float", str: "string", type(None): None}[type(value)]
     if isinstance(value, dict):
@@ -135,7 +135,7 @@ def _joined(shapes: Sequence[Any]) -> str:
     if kinds == {"int", "float"}:
         kinds = {"float"}
     if kinds == {"list", "map"} and not any(shape[1] for shape in present if shape[0] == "list"):
-        kinds = {"map"}  # both are written {}
+        kinds = {"map"}  # the empty list and the empty map are both written {}
     if len(kinds) > 1:
         raise NoDeclaration(f"its values mix {' and '.join(sorted(kinds))}")
     kind = kinds.pop() if kinds else "int"

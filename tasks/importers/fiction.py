@@ -15,14 +15,14 @@ NAME = "text/written-fiction-v1"
 def load_fiction(path: str | Path, *, split: Split = "train", least: int = 3) -> TaskSet:
     """Games in a JSON array or JSON lines as tasks of `agentgym/text-fiction-v1`.
 
-    An item has `game`, an object (see `agentgym.sandboxes.text`), `wish`, a sentence that says what is to be done, and
-    perhaps `id`. Each game is searched for its shortest solution. Games that are invalid, cannot be won, or
+    An item has `game`, an object (see `agentgym.sandboxes.text`), `wish`, a sentence that says what to do, and
+    optionally `id`. Each game is searched for its shortest solution. Games that are invalid, cannot be won, or
     are too easy are left out, and a LeftOutWarning says why.
 
     Args:
-        split: where the tasks go.
-        least: the fewest commands that the shortest solution of a kept game may have.
-    Raises: TaskError for a file that cannot be read, or that contains no usable game.
+        split: the split of the tasks.
+        least: the least number of commands in the shortest solution of a game that is kept.
+    Raises: TaskError if the file cannot be read, or contains no usable game.
     """
     source, environment = Path(path), load("environments", "agentgym/text-fiction-v1")
     tasks, reasons = {}, {}

@@ -1,4 +1,4 @@
-"""Tasks of `agentgym/code-function-v1` from rows that hold a declaration and a test program in one language."""
+"""Tasks of `agentgym/code-function-v1` from rows with a declaration and a test program in one language."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXACT, SHORT_FLOATS = 1e-9, 1e-6
 
 
 class LeftOut(ValueError):
-    """The reason why a row becomes no task."""
+    """The reason why a row does not become a task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class FunctionRow:
 
     Attributes:
         id: the task's id. language: a name of `agentgym.sandboxes.languages.LANGUAGES`.
-        prompt: comment and declaration, up to where the body begins.
+        prompt: comment and declaration, up to the beginning of the body.
         test: the program that checks the function; `example_test`: a program that the agent may see.
         reference: a right solution, if the data set has one.
     """
@@ -113,7 +113,7 @@ def _task(row: FunctionRow, name: str, split: Split) -> Task:
 
 
 def _examples(row: FunctionRow, function: str) -> list[Assertion]:
-    """Return only the convertible examples, because they do not judge anything."""
+    """Return the examples that can be converted. Others can be omitted, because examples do not judge."""
     try:
         return assertions_of(row.language, row.example_test, function)
     except NoLiteral:
@@ -121,7 +121,7 @@ def _examples(row: FunctionRow, function: str) -> list[Assertion]:
 
 
 def _calls(assertions: Sequence[Assertion], tolerance: float = math.inf) -> list[dict[str, Any]]:
-    """Return the calls; a call with a larger tolerance than the common one states its own."""
+    """Return the calls. A call with a larger tolerance than the common one has its own."""
     calls = [{"arguments": _plain(each.arguments), "value": _plain(each.value)} for each in assertions]
     for call, each in zip(calls, assertions, strict=True):
         if (own := _allowed(each)) > tolerance:

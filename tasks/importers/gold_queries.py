@@ -17,15 +17,15 @@ NAMED = 40
 
 
 def without_bad_golds(tasks: Sequence[Task], where: Path) -> list[Task]:
-    """Run every gold query where its task is played, and warn of those that fail or return no rows.
+    """Run every gold query in its task's environment, and warn about those that fail or return no rows.
 
-    Each runs on its task's own database, in one environment of the task's kind. An episode whose gold query fails
-    cannot be judged. If a gold query returns no rows, any query with as many columns and no rows counts as right.
+    All run in one environment of the tasks' kind, each on its task's database. An episode whose gold query fails cannot
+    be judged. If a gold query returns no rows, any query with as many columns and no rows counts as right.
 
-    Returns: the tasks without such ones of the split `train`, for they would teach that nothing is right.
-    Warns: also if no query could be tried, with the reason.
+    Returns: the tasks, without those of the split `train` whose gold query fails or returns no rows.
+    Warns also, with the reason, if no query could be tried.
     """
-    with ThreadPoolExecutor(1) as thread:  # its own event loop, beside the caller's
+    with ThreadPoolExecutor(1) as thread:  # in a new event loop: the caller's may be running
         try:
             problems = thread.submit(lambda: asyncio.run(_try_golds(tasks))).result()
         except AgentGymError as error:
@@ -93,7 +93,7 @@ def transpiled(sql: str, dialect: str, names: Iterable[str]) -> str:
     """Translate an SQLite query into another dialect with sqlglot.
 
     Two SQLite idioms are rewritten: text in double quotes that is not one of `names`, and ungrouped columns beside
-    GROUP BY, for which any value of the group is taken.
+    GROUP BY, which become any value of the group.
 
     Raises: MissingExtraError without sqlglot; TaskError if the query is unreadable or the dialect unknown.
     """

@@ -1,6 +1,6 @@
 """Read GSM8K (grade-school mathematics) from a file that the user has; the data is never part of this package.
 
-Source: Cobbe et al. 2021, arXiv:2110.14168. The answer of an item stands after "####".
+Source: Cobbe et al. 2021, arXiv:2110.14168. An item's answer follows "####".
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from .items import read_items, text_of
 
 
 def load_gsm8k(path: str | Path, *, split: Split = "held_out") -> TaskSet:
-    """The problems of a GSM8K file as tasks of `agentgym/code-maths-v1`, held out unless asked otherwise.
+    """The problems of a GSM8K file as tasks of `agentgym/code-maths-v1`, held out by default.
 
     Args:
         path: JSON lines with `question` and `answer`.
-        split: where the tasks go. The test file is for measuring; the train file is another one.
-    Raises: TaskError naming the file, the item and what is wrong with it.
+        split: the split of the tasks. Measure with the test file, and train with the train file.
+    Raises: TaskError naming the file, the item and its fault.
     """
     path = Path(path)
     tasks = [_task(item, f"{path}, item {number}", number, split) for number, item in enumerate(read_items(path))]

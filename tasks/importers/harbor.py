@@ -14,14 +14,14 @@ MARKS = ("task.toml", "task.yaml")
 
 
 def load_harbor(path: str | Path, *, split: Split = "held_out", image: str = "") -> TaskSet:
-    """The task folders of a folder, or the one that it is, as tasks of `agentgym/code-terminal-v1`.
+    """The task folders at or below a path, as tasks of `agentgym/code-terminal-v1`.
 
-    Folders that lack something, or need what is not supported, are left out, and a LeftOutWarning names them. The
-    folders have to stay where they are: episodes and judges read them.
+    Incomplete or unsupported folders are left out, and a LeftOutWarning names them. Do not move the folders: episodes
+    and judges read them.
 
     Args:
         path: a task folder (task.toml or task.yaml), or a folder with such folders at any depth.
-        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
+        split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
         image: the base image of all tasks, instead of the images that their Dockerfiles name: an image in agentgym's
             cache, a path, or `host` for this host's programs.
     Raises: TaskError if there is no task folder, or none that can be used.

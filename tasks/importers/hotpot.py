@@ -24,16 +24,16 @@ def load_hotpot(
 ) -> TaskSet:
     """The questions of a HotpotQA file (Yang et al. 2018) as tasks of a search environment.
 
-    Gold pages are the titles of `supporting_facts`, where the file has them. Where questions carry different texts
-    under one title, the second is `Title (2)`, as in the search environment.
+    Gold pages are the titles of `supporting_facts`, if the file has them. If questions have different texts under one
+    title, the second is `Title (2)`, as in the search environment.
 
     Args:
-        path: a JSON array, or one JSON object a line.
-        corpus: the pages to search; by default those that the questions themselves carry (the distractor setting,
-            all questions' paragraphs together). For the full-wiki setting, the file of your Wikipedia passages.
-        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
-        environment: registered id of the environment that plays them. `name`: of the set.
-    Raises: TaskError naming the file, the item and what is wrong with it.
+        path: a JSON array, or one JSON object per line.
+        corpus: the pages to search; by default the paragraphs of all questions (the distractor setting). For the
+            full-wiki setting, give the file of your Wikipedia passages.
+        split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
+        environment: registered id of the tasks' environment. `name`: the name of the set.
+    Raises: TaskError naming the file, the item and its fault.
     """
     path = Path(path)
     tasks, names = [], PageNames()
@@ -59,14 +59,14 @@ def load_hotpot(
 
 
 def _names_of(context: Any, names: PageNames) -> dict[str, str]:
-    """Return the search environment's names of the pages in a question's own context, by their titles."""
+    """Return, by title, the search environment's names of the pages in a question's context."""
     pairs = context
     if isinstance(context, dict):
         sentences: Any = context.get("sentences", context.get("content", ()))
         pairs = zip(context.get("title", ()), sentences, strict=False)
     named: dict[str, str] = {}
     for pair in pairs or ():
-        if isinstance(pair, (list, tuple)) and len(pair) == 2:  # the environment refuses any other
+        if isinstance(pair, (list, tuple)) and len(pair) == 2:  # the environment refuses all other forms
             text = pair[1] if isinstance(pair[1], str) else " ".join(str(sentence).strip() for sentence in pair[1])
             named.setdefault(str(pair[0]), names.name(str(pair[0]), text))
     return named

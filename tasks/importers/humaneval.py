@@ -17,15 +17,15 @@ from .items import read_items
 
 
 def load_humaneval(path: str | Path, *, split: Split = "held_out") -> TaskSet:
-    """The problems of a HumanEval file as tasks of `agentgym/code-v1`, held out unless asked otherwise.
+    """The problems of a HumanEval file as tasks of `agentgym/code-v1`, held out by default.
 
-    The examples of a docstring may be tried; the published check judges. What stands before the function in the prompt
-    (imports, helper functions) runs before the submission too.
+    The agent may try the docstring's examples; the published check judges. The code before the function in the prompt
+    (imports, helper functions) is also run before the submission.
 
     Args:
         path: JSON lines, perhaps gzipped.
-        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
-    Raises: TaskError naming the file, the item and what is wrong with it.
+        split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
+    Raises: TaskError naming the file, the item and its fault.
     """
     return _load(path, "code/humaneval-v1", split, _completion)
 
@@ -33,7 +33,8 @@ def load_humaneval(path: str | Path, *, split: Split = "held_out") -> TaskSet:
 def load_humanevalfix(path: str | Path, *, split: Split = "held_out") -> TaskSet:
     """The problems of HumanEvalFix (the Python file of HumanEvalPack) as tasks of `agentgym/code-v1`.
 
-    A function is shown with a bug, and must be handed in without it. Args and Raises: as for `load_humaneval`.
+    The agent is shown a function with a bug, and must submit it without the bug. Args and Raises: as for
+    `load_humaneval`.
     """
     return _load(path, "code/humanevalfix-v1", split, _repair)
 

@@ -1,7 +1,8 @@
-"""Read HumanEval-X from files that the user has: one a language, C++, Go, Java or JavaScript. No data is shipped.
+"""Read HumanEval-X from files that the user has: one file per language, C++, Go, Java, JavaScript or Rust. No data is
+shipped.
 
 Source: Zheng et al. 2023, arXiv:2303.17568. Written for the published fields (task_id, prompt, declaration,
-canonical_solution, test, example_test); tried on rows of our own in this form, as the files are not at hand.
+canonical_solution, test, example_test); tested on our own rows in this form, because we do not have the files.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ FIELDS = ("task_id", "prompt", "canonical_solution", "test")
 
 
 def load_humanevalx(path: str | Path, *, split: Split = "held_out") -> TaskSet:
-    """The problems of a HumanEval-X file as tasks of `agentgym/code-function-v1`, held out unless asked otherwise.
+    """The problems of a HumanEval-X file as tasks of `agentgym/code-function-v1`, held out by default.
 
-    The published test programs are not run, as code beside a submission can be ended or patched by it. Each of their
+    The published test programs are not run, because a submission could stop or patch them. Each of their
     comparisons of a call with a plain value becomes a call of `hidden_calls`. A problem whose test does anything else,
-    such as a loop over random inputs, is left out, and a warning says which and why. The comparisons of `example_test`
-    may be tried by the agent.
+    such as a loop over random inputs, is left out, and a warning names it with the reason. The agent may try the
+    comparisons of `example_test`.
 
     Args:
         path: JSON lines of one language or several, perhaps gzipped. For Python, use the importer humaneval.
-        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
-    Raises: TaskError naming the file, the item and what is wrong with it.
+        split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
+    Raises: TaskError naming the file, the item and its fault.
     """
     return load_rows(Path(path), "code/humanevalx-v1", split, _row)
 
@@ -62,7 +63,7 @@ def _row(item: Mapping[str, Any], where: str) -> FunctionRow:
 def _without_crates(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row of Rust without the imports of crates, which every published file has and few use.
 
-    Raises: LeftOut for a solution that needs one: the judge's compiler has Rust's own library alone.
+    Raises: LeftOut if the solution needs a crate, because the judge has only Rust's standard library.
     """
     for crate, use in CRATES.items():
         if re.search(use, item["canonical_solution"]):

@@ -13,7 +13,7 @@ from agentgym import TaskError
 
 
 class LeftOutWarning(UserWarning):
-    """Some items were left out. `reasons`: the reason, by item id."""
+    """Some items were left out. `reasons`: the reason for each, by item id."""
 
     def __init__(self, message: str, reasons: Mapping[str, str]) -> None:
         super().__init__(message)

@@ -36,23 +36,23 @@ def without_comments(text: str) -> str:
 
 
 class Literals:
-    """A position in a program, from which values and marks are read, skipping spaces.
+    """Reads values and patterns from a position in a program, skipping spaces.
 
-    Lists become lists, objects and Go's maps dicts, other maps lists of [key, value], no value None.
+    Lists become lists; objects and Go's maps, dicts; other maps, lists of [key, value]; a missing value, None.
     """
 
     def __init__(self, text: str, position: int = 0) -> None:
         self.text, self.position = text, position
 
     def mark(self, pattern: str) -> re.Match[str] | None:
-        """Consume and return the match of a pattern that comes next; None if it does not match here."""
+        """Consume a pattern and return its match; return None if it does not match here."""
         match = re.compile(rf"\s*(?:{pattern})").match(self.text, self.position)
         if match:
             self.position = match.end()
         return match
 
     def expect(self, pattern: str) -> None:
-        """Consume a pattern that must come next. Raises: NoLiteral."""
+        """Consume a pattern. Raises: NoLiteral if it does not match here."""
         if not self.mark(pattern):
             self.fail()
 

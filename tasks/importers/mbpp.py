@@ -22,15 +22,15 @@ FIELDS = {
 
 
 def load_mbpp(path: str | Path, *, split: Split = "held_out") -> TaskSet:
-    """The problems of an MBPP file as tasks of `agentgym/code-v1`, held out unless asked otherwise.
+    """The problems of an MBPP file as tasks of `agentgym/code-v1`, held out by default.
 
-    The first assertion is shown and may be tried; all assertions judge. Problems whose set-up or tests need a
+    The agent sees and may try the first assertion; all assertions judge. Problems whose set-up or tests need a
     name that is not defined anywhere cannot be solved: they are left out, and a warning names them.
 
     Args:
-        path: a JSON array, or one JSON object a line, perhaps gzipped.
-        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
-    Raises: TaskError naming the file, the item and what is wrong with it.
+        path: a JSON array, or one JSON object per line, perhaps gzipped.
+        split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
+    Raises: TaskError naming the file, the item and its fault.
     """
     path = Path(path)
     tasks: list[Task] = []

@@ -1,4 +1,4 @@
-"""MiniWoB++ from a folder with its HTML (as in the package `miniwob`): each task of the published split, by seeds.
+"""Read MiniWoB++ from a folder with its HTML, as in the package `miniwob`: the tasks of the published split.
 
 Source: Liu et al. 2018, arXiv:1802.08802. The split of 62 and 63 tasks comes from BrowserGym's metadata
 (Le Sellier De Chezelles et al. 2024, arXiv:2412.05467).
@@ -36,13 +36,13 @@ use-spinner
 """
 TRAIN, HELD_OUT = _TRAIN.split(), _HELD_OUT.split()
 UNLISTED = ("button-delay", "chase-circle", "hover-shape", "moving-items", "simon-says")
-"""Tasks that the published split does not have. They are not in the set, but can be played by their name."""
+"""Tasks that are not in the published split. They are not in the set, but can be played by name."""
 
 
 def load_miniwob(path: str | Path, *, seed: int = 0) -> TaskSet:
-    """The tasks of MiniWoB++ in a folder, as tasks of `agentgym/web-v1`: 62 to train on, 63 held out.
+    """The tasks of MiniWoB++ in a folder, as tasks of `agentgym/web-v1`: 62 train, 63 held out.
 
-    Validation has the training tasks with other seeds. The page itself states the task, and pays the reward.
+    Validation has the training tasks with other seeds. The page itself states the task, and gives the reward.
 
     Args:
         path: the package's folder, or its folder `html`.

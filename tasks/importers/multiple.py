@@ -1,7 +1,7 @@
 """Read MultiPL-E (HumanEval and MBPP in other languages) from files that the user has. No data is shipped.
 
 Source: Cassano et al. 2023, arXiv:2208.08227. Written for the published fields (name, language, prompt, tests; the
-others are not needed); tried on rows of our own in this form, as the files are not at hand.
+others are not needed); tested on our own rows in this form, because we do not have the files.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _GO_PACKAGE = re.compile(r"\A\s*package\s+\w+\s*(?:import\s*(?:\([^)]*\)|\"[^\"]
 def load_multiple(path: str | Path, *, split: Split = "held_out") -> TaskSet:
     """The problems of a MultiPL-E file in C++, Go, Java, JavaScript or Rust as tasks of `agentgym/code-function-v1`.
 
-    The published test programs are not run, as code beside a submission can be ended or patched by it. Each of their
+    The published test programs are not run, because a submission could stop or patch them. Each of their
     comparisons of a call with a plain value becomes a call of `hidden_calls`. A problem with types that have no
-    counterpart here, such as tuples, is left out, and a warning says which and why. MultiPL-E has no solutions, so the
-    set has no oracle.
+    counterpart here, such as tuples, is left out, and a warning names it with the reason. MultiPL-E has no solutions,
+    so the set has no oracle.
 
     Args:
         path: JSON lines of one language or several, perhaps gzipped.
-        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
-    Raises: TaskError naming the file, the item and what is wrong with it; also if no row is in one of these languages.
+        split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
+    Raises: TaskError naming the file, the item and its fault; also if no row is in one of these languages.
     """
     return load_rows(Path(path), "code/multiple-v1", split, _row)
 

@@ -23,14 +23,14 @@ def load_musique(
     """The answerable questions of a MuSiQue file (Trivedi et al. 2022) as tasks of a search environment.
 
     Gold pages are the paragraphs marked `is_supporting`, by the names that the search environment gives them: the
-    second paragraph with one title is `Title (2)`. With a corpus of your own they are the bare titles. Difficulty is
+    second paragraph with one title is `Title (2)`. With your own corpus, they are the titles alone. Difficulty is
     the number of hops that the id begins with (`2hop__...`). Questions marked as unanswerable are left out.
 
     Args:
-        path: one JSON object a line, or a JSON array.
+        path: one JSON object per line, or a JSON array.
         corpus: the pages to search; by default the paragraphs of all questions together.
         split, environment: as in `load_hotpot`.
-    Raises: TaskError naming the file, the item and what is wrong with it.
+    Raises: TaskError naming the file, the item and its fault.
     """
     path = Path(path)
     tasks, names = [], PageNames()

@@ -24,14 +24,14 @@ def load_nq(
 ) -> TaskSet:
     """Questions with lists of right answers, as tasks of a search environment.
 
-    Reads NQ-open (Lee et al. 2019), TriviaQA, PopQA and the others in the same shape. No gold pages are known, so only
+    Reads NQ-open (Lee et al. 2019), TriviaQA, PopQA and others in the same form. No gold pages are known, so only
     the answer is judged.
 
     Args:
-        path: one JSON object a line, or a JSON array.
+        path: one JSON object per line, or a JSON array.
         corpus: the pages to search; by default `corpus.json` or `corpus.jsonl` beside the questions.
         split, environment, name: as in `load_hotpot`.
-    Raises: TaskError naming the file, the item and what is wrong with it.
+    Raises: TaskError naming the file, the item and its fault.
     """
     path = Path(path)
     pages = Path(corpus) if corpus is not None else corpus_beside(path)

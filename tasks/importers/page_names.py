@@ -1,4 +1,4 @@
-"""The search environments' names for the pages that come with questions, several of which may share a title."""
+"""The search environments' names for the questions' own pages, which may share a title."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ class PageNames:
     """Names of paragraphs, given in file order, matching the names in the file's search index.
 
     A paragraph with the same title and text as an earlier one is the same page. With another text it is another page,
-    `Title (2)`. Titles that differ only in case are distinguished by their own name in brackets.
+    `Title (2)`. Of titles that differ only in case, the later ones have their own name in brackets added.
     """
 
     def __init__(self) -> None:

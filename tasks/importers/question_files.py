@@ -31,7 +31,7 @@ def question_task(
     Args:
         name: the task's id.
         prompt: the question's text.
-        answers: one answer, or several that are all right.
+        answers: the right answer, or a list of right answers.
         where: prefix of error messages.
         corpus: the path of the pages.
         pages: titles of the pages that the answer needs.
@@ -59,7 +59,7 @@ def question_task(
 
 
 def question_set(name: str, path: Path, tasks: Sequence[Task], split: Split) -> TaskSet:
-    """Return the set of these tasks, all in one split. Raises: TaskError for an id that occurs twice."""
+    """Return the set of these tasks, all in one split. Raises: TaskError if an id occurs twice."""
     numbers: dict[str, int] = {}
     for number, task in enumerate(tasks):
         if task.id in numbers:

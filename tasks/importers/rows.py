@@ -1,4 +1,4 @@
-"""Read questions with answers from a table or JSON file of one's own, one row a task."""
+"""Read questions and answers from your own table or JSON file; each row is a task."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def load_rows(
 ) -> TaskSet:
     """A task for each row of a .jsonl, .json, .csv, .tsv, .parquet, .arrow or .feather file.
 
-    The answer becomes `truth["answer"]`, by which `answer_match` and `sql` judge; a list holds answers that are all
-    right. A column `id` names the tasks, and a column `split` says where each belongs.
+    The answer becomes `truth["answer"]`, by which `answer_match` and `sql` judge; a list means several right answers.
+    An optional column `id` names the tasks, and an optional column `split` their splits.
 
     Args:
         prompt, answer: the columns of the question and of its answer.
-        database: the SQLite file of all rows, or the column with each row's, relative to the file. The environment is
-            then agentgym/sql-v1.
-        environment: where the tasks are played, if it is another one.
+        database: the SQLite file for all rows, or the column with each row's file, relative to the rows' file. The
+            environment is then agentgym/sql-v1.
+        environment: the tasks' environment, if it is another one.
         split: the split of rows without a column `split`.
         name: the name of the task set; by default the file's name.
     Raises: TaskError naming the row and the column.
@@ -91,7 +91,7 @@ def _columnar_rows(path: Path) -> list[dict[str, Any]]:
         if path.suffix.lower() == ".parquet":
             table = parquet.read_table(path)
         else:
-            raw = path.read_bytes()  # a file, or a stream, as the library datasets writes it
+            raw = path.read_bytes()  # written by the library datasets: a file, or a stream
             table = (ipc.open_file if raw.startswith(b"ARROW1") else ipc.open_stream)(raw).read_all()
     except (ArrowException, OSError) as error:
         raise TaskError(f"Cannot read {path}: {error}.") from error
@@ -111,7 +111,7 @@ def _plain(value: Any, where: str) -> str | int | float:
     """Return a value of a right answer in a JSON-compatible form; decimals and dates become text."""
     if isinstance(value, Decimal | date | time):
         return str(value)
-    if not isinstance(value, str | int | float) or value != value:  # NaN is what a table has where nothing is
+    if not isinstance(value, str | int | float) or value != value:  # NaN is the value of an empty field in a table
         raise TaskError(f"{where}: the answer is {value!r:.80}, where text or a number is expected.")
     return value
 

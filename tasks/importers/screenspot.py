@@ -15,15 +15,15 @@ MAX_ITEMS = 100_000
 def load_screenspot(
     path: str | Path, *, images: str | Path | None = None, corners: bool | None = None, split: Split = "held_out"
 ) -> TaskSet:
-    """The instructions of a ScreenSpot file as tasks of `agentgym/ground-v1`, held out unless asked otherwise.
+    """The instructions of a ScreenSpot file as tasks of `agentgym/ground-v1`, held out by default.
 
     Args:
         path: a JSON array of objects with `img_filename`, `instruction` and `bbox`.
-        images: the folder of the screenshots; by default `images` beside the file, else the file's own.
+        images: the folder of the screenshots; by default `images` next to the file, or else the file's own folder.
         corners: whether a bbox is [left, top, right, bottom], as in ScreenSpot-Pro, or [left, top, width, height], as
             in ScreenSpot and v2. By default as in Pro if the items have `img_size`.
-        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
-    Raises: TaskError naming the file, the item and what is wrong with it.
+        split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
+    Raises: TaskError naming the file, the item and its fault.
     Source: Cheng et al. 2024, arXiv:2401.10935; Pro: Li et al. 2025, arXiv:2504.07981.
     """
     path = Path(path)

@@ -23,22 +23,23 @@ def load_spider(
     transpile: str | None = None,
     check_golds: bool = True,
 ) -> TaskSet:
-    """The questions of a Spider folder as tasks of a text-to-SQL environment, held out unless asked otherwise.
+    """The questions of a Spider folder as tasks of a text-to-SQL environment, held out by default.
 
     The folder holds the questions (`dev.json`, or InterCode's packaging as `questions.json`) and the databases, as
-    `database/<name>/<name>.sqlite`, or in any folder below. Where a folder `database/<name>` holds further SQLite
-    files, as the published test suites do, a query must be right in each of them. Questions asked twice of one
-    database are read once.
+    `database/<name>/<name>.sqlite`, or in any folder below. If a folder `database/<name>` has further SQLite files, as
+    the published test suites have, a query must be right on each of them. A repeated question about one database is
+    read once.
 
     Args:
         path: the folder, or the file of questions in it.
-        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
-        validation: databases (a list, or text with commas) whose tasks are for validation, whatever `split` says.
+        split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
+        validation: databases (a list, or text with commas) whose tasks are for validation, regardless of `split`.
         held_out: databases whose tasks are held out, whatever `split` says.
         environment: SQLite in a sandbox; or another that judges queries. Their dialects differ: see `transpile`.
         transpile: the dialect of the environment's engine, such as "duckdb"; sqlglot writes the gold queries in it.
-        check_golds: run every gold query; those that fail or give no rows are named, and left out of the split train.
-    Raises: TaskError naming the file, the item and what is wrong with it.
+        check_golds: run every gold query; those that fail or return no rows are named in a warning, and left out of the
+            split train.
+    Raises: TaskError naming the file, the item and its fault.
     Success is stricter than the published metric; the reward `sql_official` has that one too.
     Source: Yu et al. 2018, arXiv:1809.08887; test suites: Zhong et al. 2020, arXiv:2010.02840.
     """
@@ -80,7 +81,7 @@ def load_spider(
 
 
 def _suite(database: Path) -> tuple[str, ...]:
-    """Return further databases of the same schema: the other files in the folder named after the database."""
+    """Return further databases with the same schema: the other files in the folder named after the database."""
     if database.parent.name != database.stem:
         return ()
     return tuple(sorted(str(sibling) for sibling in database.parent.glob(f"*{database.suffix}") if sibling != database))

@@ -26,7 +26,7 @@ def load_squad(
     Args:
         path: a JSON document with `data`, a list of articles.
         split, environment, name: as in `load_hotpot`.
-    Raises: TaskError naming the file, the article and what is wrong with it.
+    Raises: TaskError naming the file, the article and its fault.
     """
     path = Path(path)
     try:

@@ -1,5 +1,6 @@
-"""Read instances of SWE-bench and of sets like it from a file that the user has; their repositories come from local
-mirrors, or a source distribution of the package index."""
+"""Read instances of SWE-bench and similar sets from a file that the user has. Repositories come from local mirrors, or
+from source distributions on the package index.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ NAME, ENVIRONMENT = "swe/swebench-v1", "agentgym/swe-v1"
 MIRRORS = "AGENTGYM_REPOSITORIES"
 OLDEST = ".".join(map(str, rootfs.OLDEST_PYTHON))
 OLD_PYTEST = "pytest<8"
-"""The pytest for published environments that name no version: newer versions reject tests in nose's style."""
+"""The pytest for published environments that name no version: newer versions reject nose-style tests."""
 COMPILED_MIB = {"memory_mib": 2048, "disk_mib": 2048}
 """Limits of instances with an environment: numerical packages are large."""
 
@@ -46,26 +47,26 @@ def load_swebench(
     at_once: int = 2,
     progress: Progress = lambda done, total, left_out: None,
 ) -> TaskSet:
-    """The instances of a file as tasks of `agentgym/swe-v1`, held out unless asked otherwise.
+    """The instances of a file as tasks of `agentgym/swe-v1`, held out by default.
 
     An instance needs its repository as a git clone (bare or not) in the folder of mirrors, named `owner__name` or
-    `name`. Where there is none, a source distribution may stand in, named by its parameters: such a task has the tag
-    `stand_in`. Instances with neither, and those whose tests are neither pytest's nor Django's, are left out, and a
-    LeftOutWarning names them. Gold patch and test patch go into the truth: the agent sees neither, and no commit after
+    `name`. If there is none, a known source distribution may replace it; such a task has the tag `stand_in`. Instances
+    with neither, and those whose tests are neither pytest's nor Django's, are left out, and a
+    LeftOutWarning names them. Gold patch and test patch are in the truth. The agent sees neither, nor any commit after
     the base.
 
     Args:
         path: JSON lines, or a JSON array, in one of the formats of `swebench_rows`.
-        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
+        split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
         mirrors: the folder of clones; by default $AGENTGYM_REPOSITORIES.
         environments: build an environment for each instance: the published version of Python, and the packages that
             pip resolves for the commit. This needs a package index, and runs the build of the repositories on this
-            host. An instance whose environment cannot be built is left out. Without, tasks run with the host's Python
-            and pytest, and no package.
-        python: a version of Python for all instances, in place of the published ones: `here` for this one.
+            host. An instance whose environment cannot be built is left out. If false, tasks run with the host's Python
+            and pytest, and without other packages.
+        python: a version of Python for all instances, in place of the published ones: `here` for the running one.
         at_once: number of environments built at the same time. `progress`: called with the number of finished
             instances, the number of all instances, and the number of instances left out.
-    Raises: TaskError naming the file, the item and what is wrong with it, or that no instance can be played.
+    Raises: TaskError naming the file, the item and its fault, or that no instance can be played.
     """
     path = Path(path)
     folder = Path(mirrors or os.environ.get(MIRRORS) or "repositories").absolute()
@@ -102,7 +103,7 @@ def _or_reason(make: Callable[[Instance], Task], instance: Instance) -> Task | s
 
 
 def _task(instance: Instance, *, folder: Path, split: Split, environments: bool, python: str) -> Task:
-    """Return the task of an instance. Raises: TaskError saying why the instance becomes no task."""
+    """Return the task of an instance. Raises: TaskError saying why it does not become a task."""
     is_django = instance.repo == django.REPO
     clone = next((clone for clone in _clones(folder, instance.repo) if clone.is_dir()), None)
     stand_in = (STANDS_IN if environments else DJANGO).get(instance.id)

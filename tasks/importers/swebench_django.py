@@ -1,4 +1,4 @@
-"""Run SWE-bench's Django instances under pytest: their test ids, and the setup around their tests."""
+"""Run SWE-bench's Django instances under pytest: their test ids, and the set-up around their tests."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ NOT_HERE = frozenset(
 
 
 def unittest_ids(names: Sequence[str]) -> list[str]:
-    """Return the pytest ids of tests with unittest names; descriptions in place of a name are dropped."""
+    """Return the pytest ids of tests with unittest names; names that are only descriptions are dropped."""
     ids = dict.fromkeys(
         f"tests/{at.rpartition('.')[0].replace('.', '/')}.py::{at.rpartition('.')[2]}::{name}"
         for name, at in (match.groups() for match in map(UNITTEST_ID.fullmatch, names) if match)

@@ -15,8 +15,10 @@ class PublishedEnvironment:
     """The test environment of a repository's version.
 
     Attributes:
-        python: version of the interpreter. `requirements`: for pip, beside the repository, in one text.
-        files: requirements files in the repository; missing ones are ignored. `extras`: of the repository's package.
+        python: version of the interpreter. `requirements`: the packages for pip in addition to the repository's own, as
+            one text.
+        files: requirements files in the repository; missing ones are ignored. `extras`: the extras of the repository's
+            package.
     """
 
     python: str

@@ -17,8 +17,9 @@ def pytest_ids(
 ) -> list[str]:
     """Return the names that are pytest ids, without duplicates; other recorded names are dropped.
 
-    A path from the top of a container is removed, or, inside a parameter, replaced by the path of the repository here.
-    An id that was truncated at its first blank stays truncated: the judge takes it for all tests that begin with it.
+    The container's path before a file name is removed; inside a parameter, it is replaced by the repository's path
+    here. An id that was truncated at its first blank stays truncated: for the judge it means all tests that begin with
+    it.
 
     Args:
         files: test files that may contain names without a file (sympy records these). `text_of`: returns a file's text.

@@ -17,7 +17,7 @@ def reversed_patch(patch: str) -> str:
     lines: list[str] = []
     removed: list[str] = []
     added: list[str] = []
-    last = lines  # list of the previous line, for a following "no newline" mark
+    last = lines  # list of the previous line: a "no newline" mark that follows belongs to it
     left = [0, 0]  # remaining lines of the hunk, before and after
     for line in patch.splitlines(keepends=True):
         sign, rest = line[:1], line[1:]

@@ -27,15 +27,16 @@ class Instance:
     """One instance.
 
     Attributes:
-        id, repo, commit: the instance's name, owner/name, and the commit that it begins at.
-        issue: what the agent reads.
+        id, repo, commit: the instance's name, its repository as owner/name, and its initial commit.
+        issue: the text of the issue, which the agent reads.
         fix: the gold patch.
         tests: a patch with hidden tests; empty if the tests are in the repository.
         bug: a patch that makes the bug; empty if the commit has the bug.
         failing, passing: names of tests, as recorded.
         version, python: the repository's version, and the interpreter's.
         requirements, files: packages for pip, and requirements files.
-        extras: the extras of the repository's package. All of these are empty if the row does not give them.
+        extras: the extras of the repository's package. Version and later fields are empty if the row does not give
+            them.
     """
 
     id: str
@@ -55,7 +56,7 @@ class Instance:
 
 
 def instance_of(row: Mapping[str, Any], where: str) -> Instance:
-    """Read a row. Raises: TaskError, beginning with `where`, naming the field and what is wrong with it."""
+    """Read a row. Raises: TaskError, beginning with `where`, naming the field and its fault."""
     if "fix_patch" in row and isinstance(row.get("base"), Mapping):
         return _multi_swe(row, where)
     if not row.get("test_patch") and (match := SMITH.match(str(row.get("repo", "")))):

@@ -17,12 +17,12 @@ from .items import LeftOutWarning, read_items
 
 NAME, ENVIRONMENT = "service/tau2-bench-v1", "agentgym/tau2-v1"
 FOLDERS = ("data/tau2/domains", "tau2/data/tau2/domains")
-"""The folder of the domains: in a clone, and in the package made of it."""
+"""The folder of the domains: in a clone, and in the package built from it."""
 SPLITS: Mapping[str, Split] = {"train": "train", "test": "held_out"}
 PARTS, JUDGED = frozenset({"DB", "COMMUNICATE", "ENV_ASSERTION", "ACTION"}), "NL_ASSERTION"
 DEFAULT_BASIS = ("DB", "COMMUNICATE")
 SILENCE_PAYS, WITHOUT_JUDGE = "silence_pays", "without_nl_assertions"
-"""Tags of tasks that an agent solves by doing nothing, and of tasks whose reward lacks the part that needs a model."""
+"""Tags of tasks that reward an agent for doing nothing, and of tasks whose reward lacks the part that needs a model."""
 MAX_NAMED = 3
 
 
@@ -33,16 +33,16 @@ def load_tau2(
 
     The published splits `train` and `test` become train and held_out; a task in neither of them is left out. All tasks
     of a domain without these splits become held_out. The files are read, not run, except for a domain's tools: the
-    published actions are made once, in a process of this host, to learn the state that they lead to.
+    published actions are made once, in a process of this host, to find the resulting state.
 
     Args:
-        path: the clone, or a folder with the package `tau2` in it that also holds the data.
+        path: the clone, or a folder with the package `tau2` and the data.
         domain: the only domain that is read, such as `airline`; by default all.
         ignore_nl_assertions: import tasks whose score needs a model that judges the conversation (`NL_ASSERTION`)
             without that part, with the tag `without_nl_assertions`, instead of leaving them out.
-        leave_out_silence_pays: leave out tasks that pay an agent that says a word and does nothing. By default they are
+        leave_out_silence_pays: leave out tasks that reward an agent for a message without any call. By default they are
             included, as published, with the tag `silence_pays`.
-    Raises: TaskError naming the file, the task and what is wrong with it, or that nothing in the folder is a domain.
+    Raises: TaskError naming the file, the task and its fault, or saying that the folder contains no domain.
     """
     path = Path(path).absolute()
     everything = [each for data in FOLDERS for each in sorted((path / data).glob(f"{domain or '*'}/"))]
@@ -85,7 +85,7 @@ def load_tau2(
 
 
 def oracle(task: Task) -> list[Message]:
-    """Return the published actions, including the customer's, and then a message with everything that must be said."""
+    """Return the published actions, including the customer's, and then a message with all required texts."""
     says = Message("assistant", " ".join(["It is done.", *task.truth["outputs"]]))
     messages = [
         Message("assistant", "", (Call(action["name"], action["arguments"], f"call_{number}"),))
@@ -208,7 +208,7 @@ class _Item:
         )
 
     def _end_states(self, parameters: Mapping[str, Any], functions: Any) -> tuple[dict[str, Any], ...]:
-        """Return states and checks: initial, published and after the oracle. Raises: TaskError."""
+        """Return states and checks: initial, after the published actions, and after the oracle. Raises: TaskError."""
         customers = {tool["name"] for tool in parameters.get("user_tools", ())}
         check: list[Any] = [("host.check", [], {"checks": self.checks})]
         calls: list[Any] = [
@@ -229,7 +229,7 @@ class _Item:
     def _is_earned(
         self, end: Mapping[str, Any], gold: Mapping[str, Any], outputs: Sequence[str], actions: Sequence[Any]
     ) -> bool:
-        """Return whether an agent's final state, words and calls are rewarded. Outputs are searched without commas."""
+        """Return whether a final state, words and calls are rewarded. Outputs are searched without commas."""
         parts = {
             "DB": end["state"] == gold["state"],
             "COMMUNICATE": all(output in outputs and "," not in output for output in self.outputs),

@@ -26,12 +26,12 @@ def load_tau_bench(path: str | Path) -> TaskSet:
     """The tasks of a clone, or of one of its domains, as tasks of `agentgym/tau-v1`.
 
     `tasks_test.py` becomes held_out, `tasks_dev.py` validation and `tasks_train.py` train. The files are read, not run,
-    except for a domain's tools: the published actions are made once, in a process of this host, to learn the data that
-    they lead to.
+    except for a domain's tools: the published actions are made once, in a process of this host, to find the resulting
+    data.
 
     Args:
         path: the clone, or a folder of it such as `tau_bench/envs/retail`.
-    Raises: TaskError naming the file, the task and what is wrong with it, or that nothing in the folder is a domain.
+    Raises: TaskError naming the file, the task and its fault, or saying that the folder contains no domain.
     """
     path = Path(path).absolute()
     folders = [path] if (path / "tasks_test.py").is_file() else sorted((path / ENVS).glob("*/"))
@@ -69,7 +69,7 @@ def load_tau_bench(path: str | Path) -> TaskSet:
 
 
 def oracle(task: Task) -> list[Message]:
-    """Return the published actions, and then a message with everything that must be said."""
+    """Return the published actions, and then a message with all required texts."""
     says = Message("assistant", " ".join(["It is done.", *task.truth["outputs"]]))
     messages = [
         Message("assistant", "", (Call(name, arguments, f"call_{number}"),))

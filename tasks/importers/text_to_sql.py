@@ -1,4 +1,4 @@
-"""Find databases in folders and make tasks from questions, for all importers of text-to-SQL."""
+"""Finds databases in folders and makes tasks from questions, for all text-to-SQL importers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def first_file(folder: Path, *names: str) -> Path:
 
 
 def databases_in(folder: Path) -> dict[str, Path]:
-    """Return the SQLite files below a folder by stem, for flat folders and for folders per database."""
+    """Return the SQLite files at any depth below a folder, by file name without suffix."""
     databases: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix in SUFFIXES and path.is_file():
@@ -35,11 +35,11 @@ def databases_in(folder: Path) -> dict[str, Path]:
 def splits_of(
     databases: Collection[str], split: Split, validation: str | Sequence[str], held_out: str | Sequence[str]
 ) -> dict[str, Split]:
-    """Return the split of each database's questions: the one that lists the database, else `split`.
+    """Return the split of each database's questions: `validation` or `held_out` if it lists the database, else `split`.
 
     Lists are sequences of names, or text with commas between them.
 
-    Raises: TaskError for a database that is not there or is listed twice.
+    Raises: TaskError if a listed database does not exist or is listed twice.
     """
     splits = dict.fromkeys(databases, split)
     validation, held_out = (
@@ -56,7 +56,7 @@ def splits_of(
 
 
 def task_set_of(name: str, tasks: list[Task], where: Path, *, check_golds: bool) -> TaskSet:
-    """Return the tasks as a task set, each in its split; with `check_golds`, as `without_bad_golds` leaves them."""
+    """Return the tasks as a task set, each in its split; `check_golds` applies `without_bad_golds` to them."""
     if check_golds:
         tasks = without_bad_golds(tasks, where)
     splits = dict.fromkeys(task.split for task in tasks)

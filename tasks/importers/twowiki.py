@@ -23,16 +23,17 @@ def load_twowiki(
 ) -> TaskSet:
     """The questions of a 2WikiMultihopQA file (Ho et al. 2020) as tasks of a search environment.
 
-    Files whose questions carry their own paragraphs are read as HotpotQA's. Other files hold only triples of evidence,
-    and a corpus is beside them: the page of a fact's subject states the fact. Subjects are Wikidata's labels, which may
-    differ from Wikipedia's titles; a question whose subjects are not all titles of the corpus has no gold pages, and is
-    judged by its answer alone.
+    Files whose questions have their own paragraphs are read like HotpotQA's. Other files have only triples of evidence,
+    and a corpus next to them, in which the page of a fact's subject states the fact. Subjects are Wikidata's labels,
+    which may differ from Wikipedia's titles; a question whose subjects are not all titles of the corpus has no gold
+    pages, and is judged only by its answer.
 
     Args:
-        path: a JSON array, or one JSON object a line.
-        corpus: the pages to search; by default those in the questions, else `corpus.json` or `corpus.jsonl` beside.
+        path: a JSON array, or one JSON object per line.
+        corpus: the pages to search; by default those in the questions, or else `corpus.json` or `corpus.jsonl` next to
+            the file.
         split, environment: as in `load_hotpot`.
-    Raises: TaskError naming the file, the item and what is wrong with it.
+    Raises: TaskError naming the file, the item and its fault.
     """
     path = Path(path)
     rows = read_items(path)

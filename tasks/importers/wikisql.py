@@ -1,4 +1,4 @@
-"""Read WikiSQL's files from where the user has them; no data is part of this package."""
+"""Read WikiSQL from files that the user has; no data is part of this package."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ def load_wikisql(
 ) -> TaskSet:
     """The questions of a WikiSQL file as tasks of a text-to-SQL environment, each with its one table.
 
-    Beside `dev.jsonl` (`question`, `table_id`, `sql` as `{"sel", "agg", "conds"}`) lies `dev.tables.jsonl` (`id`,
-    `header`, `types`, `rows`). The table is called `data`; text is compared without case, as WikiSQL's own judge does.
+    Next to `dev.jsonl` (`question`, `table_id`, `sql` as `{"sel", "agg", "conds"}`) must be `dev.tables.jsonl` (`id`,
+    `header`, `types`, `rows`). The table is called `data`; text is compared ignoring case, as by WikiSQL's own judge.
 
     Args:
         path: the file of questions.
-        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
+        split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
         environment: SQLite in a sandbox; or another that judges queries. Their dialects differ: see `transpile`.
         transpile: the dialect of the environment's engine, such as "duckdb"; sqlglot writes the gold queries in it.
-        check_golds: run every gold query; those that fail or give no rows are named, and left out of the split train.
-    Raises: TaskError naming the file, the item and what is wrong with it.
+        check_golds: run every gold query; those that fail or return no rows are named in a warning, and left out of the
+            split train.
+    Raises: TaskError naming the file, the item and its fault.
     Source: Zhong et al. 2017, arXiv:1709.00103.
     """
     path = Path(path)

@@ -74,7 +74,7 @@ def oracle(task: Task) -> Script:
 
 
 def imperfect_oracle(task: Task) -> Script:
-    """Make the same calls on the correct first line: add a space at its end."""
+    """Make the same calls, but on the first line, which is correct: add a space at its end."""
     first = task.parameters["files"][_path(task)].partition("\n")[0]
     return _player(task, f"{first}\n", f"{first} \n")
 

@@ -1,6 +1,6 @@
 """The families of problems: a question, Python code that solves it with the standard library, and the answer.
 
-If there is a closed form, the answer is computed by it, so that the reference code and the answer check each other.
+If there is a closed form, it gives the answer, so that answer and reference code check each other.
 """
 
 from __future__ import annotations

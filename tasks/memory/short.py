@@ -1,4 +1,4 @@
-"""The task set `memory/short-v1`: one person a session, and a line of memory for each, for tiny models."""
+"""The task set `memory/short-v1`: one person and one memory entry per session, for tiny models."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def task_set_short(seed: int = 0) -> TaskSet:
 
 
 def is_held_out(name: str, what: str, value: str) -> bool:
-    """Return whether training never says this about this person: true for one value in six."""
+    """Return whether training never says this about this person: this is so for one value in six."""
     return (NAMES.index(name) + ATTRIBUTES[what].values.index(value)) % 6 == 0
 
 
@@ -81,12 +81,12 @@ def _session(rng: random.Random, name: str, values: dict[str, str]) -> str:
 
 
 def oracle(task: Task) -> list[Message]:
-    """Note all facts of each person, everybody's in the same order; search for the person, and answer."""
+    """Note all facts of each person, in the same order; search for the person, and answer."""
     return _play(task, ATTRIBUTES)
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Play as the oracle does, but omit each fact with chance 1/2, and do not know facts that were not noted."""
+    """Play as the oracle does, but omit each fact with probability 1/2, and do not know omitted facts."""
     rng = random.Random(seed_of("imperfect", task.id))
     return _play(task, [what for what in ATTRIBUTES if rng.random() >= FORGETS])
 

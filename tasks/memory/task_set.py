@@ -1,4 +1,4 @@
-"""Generate the sessions: who says what, which part is asked for, and the ideal memory after each session."""
+"""Generate the sessions: who says what, which fact is asked for, and the ideal memory after each session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME, ENVIRONMENT = "memory/people-v1", "agentgym/memory-v1"
 SIZES = {"train": 6000, "validation": 120, "unseen_people": 480, "unseen_attributes": 120, "unseen_compositions": 150}
 KINDS = ("fact", "changed", "counted", "related", "withdrawn", "allergic")
 SESSIONS = {"fact": 2, "allergic": 2, "changed": 3, "counted": 3, "withdrawn": 3, "related": 4}
-"""The number of sessions by kind of task. They also contain two to four facts that nobody asks for."""
+"""The number of sessions by kind of task. They also contain two to four facts that the question does not need."""
 FORGETS = 1 / 2
 """The probability that the imperfect oracle leaves a note out."""
 
@@ -59,7 +59,7 @@ class SessionWriter:
         self.latest[key] = note
 
     def mention(self, session: int, name: str, kind: str, attribute: Attribute, value: str) -> None:
-        """Let the person, or another one, say a value of an attribute."""
+        """Add a line in which the person, or another person, says a value of an attribute."""
         key, parts = f"{name} {kind}", {"name": name, "value": value}
         if self.rng.random() < 1 / 3:
             speaker = self.rng.choice([person for person in self.people if person != name])
@@ -124,7 +124,7 @@ def _task(rng: random.Random, slot: TaskSlot) -> Task:
 
 
 def _ask(sessions: SessionWriter, kind: str, attributes: dict[str, Attribute], *, changed: bool) -> AskedQuestion:
-    """Let people say the facts that a question of this kind needs."""
+    """Add the lines with the facts that a question of this kind needs."""
     rng, name, last = sessions.rng, sessions.people[0], len(sessions.lines) - 1
     if kind in ("withdrawn", "allergic"):
         return _allergy(sessions, name, withdrawn=kind == "withdrawn")
@@ -190,7 +190,7 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Play as the oracle does, but omit each note with chance 1/2, and do not know facts that were not noted."""
+    """Play as the oracle does, but omit each note with probability 1/2, and do not know omitted facts."""
     rng = random.Random(seed_of("imperfect", task.id))
     return _play(task, lambda: rng.random() >= FORGETS)
 

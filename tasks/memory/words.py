@@ -1,4 +1,4 @@
-"""What people say, how it is noted, and how it is asked for."""
+"""The attributes that people mention, with the sentences, notes and questions about each."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NEW_NAMES = ("Anton", "Bella", "Carlo", "Doris", "Emil", "Frida", "Gina", "Henri
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """Something that people have one of. `{name}` and `{value}` are filled in.
+    """An attribute of people. `{name}` and `{value}` are placeholders in its texts.
 
     Attributes:
-        first: how the person first says it.
-        changed: how the person later says another value.
-        reported: how another person says it, first or later.
-        noted: an entry of the memory.
+        first: the sentence with which the person first says it.
+        changed: the person's sentence about a later, different value.
+        reported: another person's sentence about it, first or later.
+        noted: the memory entry.
         question: the question about it.
         values: the possible values.
     """

@@ -1,4 +1,4 @@
-"""Make the files that office jobs begin with: sheets, letters, archives, pictures. They never vary."""
+"""Make the initial files of office jobs: sheets, letters, archives, pictures. Equal arguments give equal bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 Rows = Sequence[tuple[str, str | int]]
 Picture = tuple[int, int, bytes]
 Content = str | dict[str, str]
-"""The contents of a task's file: text, or `{"base64": ...}`."""
+"""The content of a task's file: text, or `{"base64": ...}`."""
 SHEET = '<c r="{name}" t="inlineStr"><is><t>{text}</t></is></c>'
 SPREADSHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -116,7 +116,7 @@ def flipped(picture: Picture, *, horizontally: bool) -> Picture:
 
 
 def rotated(picture: Picture, *, clockwise: bool) -> Picture:
-    """Return the picture turned by a quarter."""
+    """Return the picture turned by 90 degrees."""
     width, height, _ = picture
     rows = _rows(picture)
     turned = list(zip(*rows[::-1], strict=True)) if clockwise else list(zip(*rows, strict=True))[::-1]

@@ -15,7 +15,7 @@ HEAD = ("item", "count")
 
 @dataclass(slots=True)
 class OfficeJob:
-    """One job: its prompt, the required final contents, the initial files, the number of programs it takes."""
+    """One job: its prompt, the required final contents, the initial files, the number of programs that it needs."""
 
     prompt: str
     expected: dict[str, Any]
@@ -24,7 +24,7 @@ class OfficeJob:
 
 
 class Cabinet:
-    """Two folders with a sheet, a letter, a text and a picture, from which a job takes what it needs."""
+    """Two folders with a sheet, a letter, a text and a picture, from which a job uses some."""
 
     def __init__(self, rng: random.Random, words: OfficeVocabulary) -> None:
         self.rng, self.words = rng, words

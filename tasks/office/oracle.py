@@ -1,4 +1,4 @@
-"""Scripted players of the office jobs: the oracle solves a task by mouse and keyboard; the imperfect one errs once."""
+"""Scripted players of the office jobs: the oracle uses mouse and keyboard; the imperfect oracle makes one mistake."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def imperfect_oracle(task: Task) -> Script:
 
 
 class _Plan:
-    """The steps of one task, from the difference between its files and its truth."""
+    """The steps of one task, derived from the difference between its files and its truth."""
 
     def __init__(self, task: Task, *, wrong: bool) -> None:
         self.kind, self.wrong = task.tags[-1], wrong
@@ -166,7 +166,7 @@ class _Plan:
         first, second = re.findall(r"\d+", self.prompt)[:2]
         yield _launch("calculator", "", "Galculator")
         for character in f"{first}*{second}{'0' if self.wrong else ''}":
-            yield _type(character), ""  # the program misses fast keys
+            yield _type(character), ""  # the program loses keys that are typed fast
         yield _press("Return"), ""
         yield _press("ctrl+c"), ""
         yield _launch("editor", self.path, r"\* .*Mousepad")

@@ -1,4 +1,4 @@
-"""The task set `gui/office-v1`: small office jobs on a desktop, judged by what the saved files hold."""
+"""The task set `gui/office-v1`: small office jobs on a desktop, judged by the content of the saved files."""
 
 from __future__ import annotations
 

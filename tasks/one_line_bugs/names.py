@@ -1,4 +1,4 @@
-"""Names of functions: so many that a policy must read the name in the task and cannot memorise it."""
+"""Names of functions: so many that a policy cannot memorise them, and must read the name in the task."""
 
 # ruff: noqa: SIM905 - lists of words are read as words
 

@@ -1,4 +1,4 @@
-"""The task set `swe/one-line-v1`: generated repositories of one module, one line of it wrong, and its tests."""
+"""The task set `swe/one-line-v1`: generated repositories of one module with one wrong line, and its tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIZES = {"train": 1_200, "validation": 150, "unseen_names": 150, "unseen_templat
 NUMBERS = (2, 3, 4, 5, 6, 7)
 TESTS = 6
 PLAIN = "without_number"
-"""Tag of tasks whose line has no number from the issue, so that nothing can be copied from it."""
+"""Tag of tasks whose right line contains no number of the issue, so nothing can be copied from the issue."""
 
 
 @cache

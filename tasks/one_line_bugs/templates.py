@@ -1,4 +1,4 @@
-"""Small functions, each with the ways in which one of its lines can be wrong."""
+"""Small functions, each with possible wrong versions of its lines."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class BugTemplate:
 
     Attributes:
         says: what the function does, as the end of a sentence.
-        lines: its body. bugs: the index of a line, and a wrong line in its place.
-        draw: draws an argument. held_out: its tasks are in the stratum `unseen_templates`.
+        lines: its body. bugs: for each, the index of a line and its wrong version.
+        draw: draws an argument. held_out: whether its tasks are in the stratum `unseen_templates`.
     """
 
     says: str

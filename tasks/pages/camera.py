@@ -1,4 +1,4 @@
-"""Take the photographs: open pages in Chromium and read the bounding boxes of their elements."""
+"""Takes the photographs: opens pages in Chromium and reads the bounding boxes of their elements."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ _BROKEN = """(() => {
   }
   return found;
 })()"""
-"""JavaScript that returns the top left corner of every element that wraps over several lines, which no one box fits."""
+"""JavaScript that returns the top left corner of every element that wraps over several lines: no single box fits.
+"""
 
 
 async def photograph_all(on_progress: Callable[[int], object] = lambda count: None) -> list[tuple[Photograph, bytes]]:

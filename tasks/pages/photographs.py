@@ -37,7 +37,7 @@ class Photograph:
 
     Attributes:
         name: the name of its picture in the archive.
-        stratum, site: as in `visits.py`.
+        stratum, site: see `visits.py`.
         size: width and height in pixels.
         elements: elements wholly in view.
     """

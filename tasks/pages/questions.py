@@ -1,4 +1,4 @@
-"""The questions about a photograph: each a sentence and the element it refers to."""
+"""The questions about a photograph: each is a sentence and the element to which it refers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ PURPOSES = {
     ("forum", "Publish"): "Your question is written. Where do you click?",
     ("forum", "Threads"): "You want to see everything that is talked about. Where do you click?",
 }
-"""By site and element name, a sentence that gives the purpose of the element and not its name."""
+"""Sentences that give an element's purpose but not its name, by site and element name."""
 
 
 @dataclass(frozen=True, slots=True)

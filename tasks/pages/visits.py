@@ -1,4 +1,4 @@
-"""Choose the pages to photograph: their data, window sizes and styles."""
+"""Chooses the pages to photograph: their data, window sizes and styles."""
 
 # ruff: noqa: SIM905 - lists of words are read as words
 
@@ -40,7 +40,7 @@ AppData = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A page of a visit: its path, the style sheet added to it, and how far it is scrolled down in pixels."""
+    """A page of a visit: its path, the style sheet added to it, and the pixels by which it is scrolled down."""
 
     path: str
     look: str
@@ -58,7 +58,7 @@ class Visit:
 
 
 def look(rng: random.Random) -> str:
-    """Draw a style sheet. It moves elements, so that the position of an element cannot be guessed from its name."""
+    """Draw a style sheet. It moves elements, so that an element's position cannot be guessed from its name."""
     nav = f"padding: {rng.randint(2, 26)}px {rng.randint(4, 60)}px"
     if rng.random() < 0.5:
         nav += "; display: flex; flex-wrap: wrap; flex-direction: row-reverse"

@@ -1,4 +1,4 @@
-"""One function to write: its description, a Python reference that computes the values, and inputs."""
+"""One function to write: its description, a Python reference solution, and inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FunctionProblem:
         words: description. arguments, returns: its signature.
         solve: computes the right value.
         inputs: arguments of its calls; the first two are shown as examples.
-        solutions: by language. For `@a@b@`, the right solution has a, the wrong one b.
+        solutions: solutions by language. `@a@b@` means a in the right solution, and b in the wrong one.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The task set `code/polyglot-v1`: functions by hand, each in every language."""
+"""The task set `code/polyglot-v1`: hand-made functions, each in every language."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of languages: how programs are built and run, and how a reference solution is written."""
+"""The table of languages: commands that build and run a program, and a writer of reference solutions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Parts = Mapping[str, Any]
 
 
 def _of_c(steps: Sequence[Chosen], ending: Chosen, *, skip: str, put: str, divide: str, indent: str) -> Parts:
-    """Return the parts of a program in a language with C's expressions.
+    """Return the parts of a program in a language that has C's expressions.
 
     Args:
         skip, put: templates of a statement that skips a number, and of one that replaces x. divide: integer division.
@@ -103,7 +103,7 @@ class ProgramLanguage:
 
     Attributes:
         title: its name in a prompt. file: the program's file name. build, run: command lines.
-        write: writes the reference solution of steps and an ending.
+        write: writes the reference solution for steps and an ending.
     """
 
     title: str

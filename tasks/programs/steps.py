@@ -1,6 +1,6 @@
 """What the programs do: steps on each number of a list, then an ending that combines the numbers.
 
-Every step is written in the arithmetic that C, C++, JavaScript and bash share, and separately in Python if it differs.
+Every step is written in the arithmetic common to C, C++, JavaScript and bash, and also in Python if it differs.
 No number is negative, so remainders and divisions agree in all languages. `IDIV(a, b)` is an integer division.
 """
 
@@ -15,7 +15,7 @@ class ProgramStep:
     """One operation on `x`, the `i`-th number counted from 1, with a parameter `K`.
 
     Attributes:
-        words: the step in English. k: the values that K may have; empty without a K.
+        words: the step in English. k: the possible values of K; empty without a K.
         code: a C-like expression. python: the same in Python, where it differs.
         keeps: whether the expression is a condition; numbers that do not meet the condition are skipped.
     """
@@ -29,10 +29,10 @@ class ProgramStep:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the numbers that were not skipped become output: `acc` begins at `start` and each number updates it.
+    """The output: `acc` begins at `start`, and each number that was not skipped updates it.
 
     Attributes:
-        each: print acc after every number instead of at the end. The others are as in Step.
+        each: print `acc` after every number instead of at the end. Other attributes are as in ProgramStep.
     """
 
     words: str
@@ -98,13 +98,13 @@ Chosen = tuple[str, int]
 
 
 def sentence(steps: Sequence[Chosen], ending: Chosen) -> str:
-    """Return what the program does with the numbers, in English."""
+    """Return an English description of the program's steps and ending."""
     words = [STEPS[name].words.replace("K", str(k)) for name, k in steps]
     return f"For each number x: {'; then '.join(words)}. {ENDINGS[ending[0]].words.replace('K', str(ending[1]))}"
 
 
 def reference(steps: Sequence[Chosen], ending: Chosen, numbers: Sequence[int]) -> str:
-    """Return what the program prints for a list of numbers. Only the expressions of this file are evaluated."""
+    """Return the program's output for a list of numbers. Only expressions of this file are evaluated."""
     template = ENDINGS[ending[0]]
     acc, printed = template.start, []
     update = compile((template.python or template.code).replace("K", str(ending[1])), "ending", "eval")

@@ -68,13 +68,13 @@ def _chosen(rng: random.Random, name: str) -> Chosen:
 def _task(
     rng: random.Random, steps: Sequence[Chosen], ending: Chosen, split: Split, stratum: str, index: int
 ) -> Task | None:
-    """Make the task, or return None where the drawn inputs cannot tell the program from a trivial one."""
+    """Make the task; return None if the drawn inputs cannot distinguish the program from a trivial one."""
     lists = [[rng.randint(0, 999) for _ in range(rng.randint(3, 12))] for _ in range(EXAMPLES + HIDDEN - 1)]
     cases = [(_stdin(numbers), reference(steps, ending, numbers)) for numbers in (*lists, [])]
     printed = [stdout for _, stdout in cases]
     if max(printed.count(output) for output in printed) > 2:
         return None
-    name = list(LANGUAGES)[index % len(LANGUAGES)]  # the same number for each
+    name = list(LANGUAGES)[index % len(LANGUAGES)]  # the same number of tasks for each language
     language = LANGUAGES[name]
     examples, runs = ([{"stdin": a, "stdout": b} for a, b in part] for part in (cases[:EXAMPLES], cases[EXAMPLES:]))
     return Task(

@@ -50,7 +50,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A package: its functions by module. A last module, summary.py, calls one function of each other module."""
+    """A package: its functions by module. The last module, summary.py, calls one function of each other module."""
 
     package: str
     modules: Mapping[str, Sequence[Function]]
@@ -161,7 +161,7 @@ def _task(rng: random.Random, slot: TaskSlot, material: Sequence[Task], kinds: S
 
 
 Work = tuple[str, dict[str, str], dict[str, str], dict[str, Any]]
-"""The prompt, the files at the start, the files of a solution, the truth."""
+"""The prompt, the initial files, the files of a solution, and the truth."""
 
 
 def _fix(project: Project, rng: random.Random) -> Work | None:
@@ -239,7 +239,7 @@ _WORK: Mapping[str, Callable[[Project, random.Random], Work | None]] = {
 
 
 def _target(project: Project) -> Function:
-    """Return the function to work on: the first of the first module, which the summary calls."""
+    """Return the function to work on: the first function of the first module, which the summary calls."""
     return next(iter(project.modules.values()))[0]
 
 
@@ -254,6 +254,6 @@ def _all_tests(project: Project) -> list[str]:
 
 
 def _visible(truth: dict[str, Any]) -> dict[str, Any]:
-    """Move the target's first assertions from the truth to the parameters, where the agent can try them."""
+    """Move the target's first assertions from the truth to the parameters, so that the agent can try them."""
     visible, truth["tests"] = truth["tests"][:VISIBLE], truth["tests"][VISIBLE:]
     return {"tests": visible, "imports": truth["imports"]}

@@ -1,4 +1,4 @@
-"""The task set `routing/experts-v1`: which model to ask, and which is cheap enough. See CARD.md."""
+"""The task set `routing/experts-v1`: which model to ask at which price. See CARD.md."""
 
 from .task_set import task_set
 

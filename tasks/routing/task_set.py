@@ -1,4 +1,4 @@
-"""Generate the questions and the models on offer."""
+"""Generate the questions, and the models that may be asked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = {"easy": 1.0, "one_expert": 2.0, "several_experts": 3.0, "no_expert": 3.
 """Kinds of tasks, with their difficulty."""
 OFFERED = 5
 NEW = 5
-"""One of this many subjects occurs only in held-out questions."""
+"""One in this many subjects occurs only in held-out questions."""
 
 
 @cache
@@ -64,7 +64,7 @@ def _asks_new(slot: TaskSlot) -> bool:
 
 
 def _offer(rng: random.Random, experts: Sequence[Any], kind: str, field: str) -> list[Any] | None:
-    """Choose models, of which exactly the number that the task's kind requires know the field. None if impossible."""
+    """Choose models, so that as many know the field as the task's kind requires; None if this is impossible."""
     general = [each for each in experts if len(each.skills) > 2 and (kind == "easy" or field in each.skills)]
     special = [each for each in experts if len(each.skills) <= 2]
     able = [each for each in special if field in each.skills]

@@ -1,4 +1,4 @@
-"""Generated databases of many domains, questions to be answered with a query, and changes to be made. See CARD.md."""
+"""Generated databases of many domains, questions to answer with a query, and changes to make. See CARD.md."""
 
 from .database import database
 from .oracle import changer, oracle

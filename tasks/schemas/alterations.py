@@ -1,4 +1,4 @@
-"""The kinds of change that tasks ask for in every domain, each with the SQL statements that make it."""
+"""The kinds of change that tasks ask for in every domain, each with its SQL statements."""
 
 from __future__ import annotations
 

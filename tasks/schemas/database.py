@@ -1,4 +1,4 @@
-"""The asset `sql/schemas`: an SQLite database of one domain, byte for byte the same for a seed."""
+"""The asset `sql/schemas`: an SQLite database of one domain, the same bytes for the same seed."""
 
 # ruff: noqa: SIM905 - `"a b c".split()` is easier to read than quoted words
 
@@ -16,7 +16,7 @@ from agentgym import TaskError, seed_of
 from .domains import Column, Domain, Table, domains
 
 VARIANTS = 10
-"""The number of databases per domain. Seed `n` is domain `n // VARIANTS`, with the facts of variant `n % VARIANTS`."""
+"""The number of databases per domain. Seed `n` is variant `n % VARIANTS` of domain `n // VARIANTS`."""
 ROWS = (18, 70, 160)
 
 HEAD = "Amber Autumn Azure Broad Cedar Clear Copper Coral Crystal Early Falcon Golden Granite Hidden Ivory Jade".split()
@@ -35,8 +35,8 @@ FIRST_DAY, DAYS = date(2022, 1, 3), 900
 def database(seed: int = 0) -> bytes:
     """Build a domain's database, about 30 KB.
 
-    Names, codes and the choices of a column are the same in every variant of a domain; numbers, dates and parents
-    differ. So a query that is right by luck in one variant is wrong in another.
+    All variants of a domain have the same names, codes and choices of a column, but different numbers, dates and
+    parents. So a query that is right by luck in one variant is wrong in another.
 
     Raises: TaskError if there is no such domain.
     """

@@ -56,7 +56,7 @@ theatre: theatres theatre; name title, city city, boxes 2-60
   plays play; title title, form [comedy drama farce tragedy], acts 1-400, royalty money
   performances performance; lead person, day date, audience 20-900
 """
-"""Three lines a domain: the parent table, its children, and the children's events. A line reads
+"""Three lines per domain: the parent table, its children, and the children's events. A line has the form
 `name singular; column kind, ...`."""
 
 UNSEEN = ("garden", "vineyard", "harbour", "theatre")
@@ -75,7 +75,7 @@ class Column:
 
     @property
     def words(self) -> str:
-        """Return the column's name as questions write it."""
+        """Return the column's name in the form used in questions."""
         return self.name.replace("_", " ")
 
 

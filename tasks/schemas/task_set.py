@@ -64,7 +64,7 @@ def _changes(name: str, environment: str, seed: int) -> TaskSet:
 
 
 def _question_truth(connection: sqlite3.Connection, number: int, statements: Sequence[str]) -> dict[str, Any] | None:
-    """Return the truth of a question; None if the answer is not a row, NULL or 0, which could be guessed."""
+    """Return the truth of a question; None if the answer is no row, NULL or 0, which could be guessed."""
     rows = connection.execute(statements[0]).fetchmany(2)
     if not rows or rows in ([(None,)], [(0,)]):
         return None
@@ -72,7 +72,7 @@ def _question_truth(connection: sqlite3.Connection, number: int, statements: Seq
 
 
 def _change_truth(connection: sqlite3.Connection, number: int, statements: Sequence[str]) -> dict[str, Any] | None:
-    """Return the truth of a change; None if nothing would change, because doing nothing would succeed."""
+    """Return the truth of a change; None if it changes nothing, because doing nothing would then succeed."""
     changed = connection.total_changes
     connection.execute("SAVEPOINT trial")
     for statement in statements:
@@ -86,7 +86,7 @@ def _change_truth(connection: sqlite3.Connection, number: int, statements: Seque
 
 @dataclass(slots=True)
 class SchemaTasks:
-    """Draws tasks, each different from all tasks drawn before."""
+    """Draws tasks, each different from all earlier ones."""
 
     family: str
     environment: str

@@ -1,4 +1,4 @@
-"""Templates of questions and changes: text and SQL for any domain, and the way back from a text to its SQL."""
+"""Templates of questions and changes: text and SQL for any domain, and the reverse, from a text to its SQL."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class SchemaTemplate:
 
     Attributes:
         name: a tag of its tasks.
-        words: the prompt. In prompt and SQL, `{bs}`, `{b}`, `{b_name}`, `{b_choice}`, `{b_number}`, `{b_id}` are the
+        words: the prompt. In prompt and SQL, `{bs}`, `{b}`, `{b_name}`, `{b_choice}`, `{b_number}`, `{b_id}` mean the
             children's table, singular, first column, column of choices, numeric column and parent's key; `{as}`,
-            `{a}`, `{a_name}`, `{a_city}`, `{a_number}` those of the parents; `{cs}`, `{c}`, `{c_who}`, `{c_number}`,
-            `{c_id}` those of the events. All others are drawn.
+            `{a}`, `{a_name}`, `{a_city}`, `{a_number}` the same of the parents; `{cs}`, `{c}`, `{c_who}`, `{c_number}`,
+            `{c_id}` the same of the events. The values of all others are drawn.
         statements: the gold SQL, with the same names.
         draw: draws the values of all other placeholders for a task.
         difficulty: 1 for one table and one condition; one more for each join, group or nested query.
@@ -59,7 +59,7 @@ class SchemaTemplate:
 
 
 def words_of(domain: Domain) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what a template's placeholders stand for in SQL, and in a prompt if different."""
+    """Return the values of a template's placeholders in SQL, and in prompts if different."""
     a, b, c = domain.tables
     fixed = {
         "as": a.name,

@@ -1,4 +1,4 @@
-"""Generates the window of an invented program as plain data: its widgets, their boxes, and what to call them."""
+"""Generates the window of an invented program as plain data: its widgets, their boxes and their descriptions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Layout:
     def add(
         self, kind: str, box: Box, text: str = "", on: bool = False, descriptions: dict[str, str] | None = None
     ) -> TargetWidget:
-        """Add a widget to the screen. `descriptions` says what to call it, by kind of question."""
+        """Add a widget to the screen. `descriptions`: its description for each kind of question."""
         widget: dict[str, Any] = {"kind": kind, "box": box, "text": text} | ({"on": True} if on else {})
         self.screen["widgets"].append(widget)
         target = TargetWidget(widget, descriptions or {})
@@ -42,9 +42,7 @@ class Layout:
         return target
 
     def targets_of(self, question: str) -> list[TargetWidget]:
-        """Return the widgets that this kind of question can be about: those whose description no other widget
-        shares.
-        """
+        """Return the widgets that this kind of question can ask for: those whose description no other widget shares."""
         targets = [target for target in self.targets if question in target.descriptions]
         descriptions = [target.descriptions[question] for target in targets]
         return [target for target in targets if descriptions.count(target.descriptions[question]) == 1]

@@ -46,7 +46,7 @@ def task_set(seed: int = 0) -> TaskSet:
 
 
 def _task(rng: random.Random, slot: TaskSlot, words: ScreenVocabulary, questions: Sequence[str]) -> Task | None:
-    """Make the task, or return None where the screen has no element for the kind of question."""
+    """Make the task; return None if the screen has no element for the kind of question."""
     window = layout(rng, words)
     question = rng.choice(questions)
     targets = window.targets_of(question)

@@ -43,7 +43,7 @@ def task_set(seed: int = 0) -> TaskSet:
 
 
 def _task(rng: random.Random, slot: TaskSlot, words: ScreenVocabulary) -> Task | None:
-    """Make the task, or return None where the screen does not allow the action or the action changes nothing."""
+    """Make the task; return None if the screen does not allow the action or the action changes nothing."""
     two_steps = slot.stratum == "two_steps"
     window = layout(rng, words)
     kind = rng.choice(ACTIONS[:4] if two_steps else ACTIONS)

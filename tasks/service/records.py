@@ -110,7 +110,7 @@ def travel(seed: int = 0) -> bytes:
 
 
 def telecom(seed: int = 0) -> bytes:
-    """A line, bills and a telephone for each customer; on every line one or two things may be wrong."""
+    """A line, bills and a telephone for each customer; every line may have one or two faults."""
     rng = random.Random(seed_of("service/telecom", seed))
     numbers = rng.sample(range(5_000_000, 6_000_000), CUSTOMERS)
     people = [

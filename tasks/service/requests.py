@@ -1,4 +1,4 @@
-"""Customers' wishes: each request draws its subject, serves it with the real tools, and describes it in words."""
+"""Customers' wishes: each chooses its subject, fulfils the wish with the real tools, and describes it in words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Move = list[Any]
 
 @dataclass(slots=True)
 class Desk:
-    """A conversation under construction: the customer, the moves that serve it, and the current records.
+    """A conversation under construction: the customer, the agent's moves for it, and the current records.
 
     Attributes:
         environment: an opened environment of the domain.
@@ -38,7 +38,7 @@ class Desk:
     used: set[Any] = field(default_factory=set)
 
     def call(self, api: str, **arguments: Any) -> Any:
-        """Use a tool as the agent does."""
+        """Call a tool as the agent does."""
         self.moves.append(["call", api, arguments])
         return self.environment.call_api(self.app, api, arguments)
 
@@ -52,7 +52,7 @@ class Desk:
         return str(value)
 
     def choose(self, rows: list[Any]) -> Any:
-        """Return a random row without a request. Raises: IndexError if there is none."""
+        """Return a random row that has no request yet. Raises: IndexError if there is none."""
         row = self.rng.choice([row for row in rows if row["id"] not in self.used])
         self.used.add(row["id"])
         return row

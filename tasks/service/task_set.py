@@ -19,9 +19,9 @@ SIZES_SHORT = {"train": 3_000, "validation": 120, "unseen_records": 300}
 SEEDS = {"train": range(30), "validation": range(30, 34), "held_out": range(34, 42)}
 """Seeds of the records of each split. No two splits share a seed."""
 ERRING = {"mistakes": 0.3, "noise": 0.1}
-"""The behaviour of customers of level 3."""
+"""The mistakes of customers in tasks of level 3."""
 LOOK = {"retail": "orders_of", "travel": "bookings_of"}
-"""The tool that is called once the customer is known, by domain."""
+"""The tool to call once the customer is known, by domain."""
 PERSONAS = (
     "You are friendly and brief.",
     "You are in a hurry.",
@@ -107,7 +107,7 @@ def _wants(known: Mapping[str, str], requests: Sequence[str], request_facts: Seq
 
 
 def _kinds(rng: random.Random, domain: str, count: int, *, new: bool) -> list[str]:
-    """Return kinds of requests: trained kinds, and with `new` one that is not trained."""
+    """Return kinds of requests: trained kinds and, if `new`, one that is not trained on."""
     known = [kind for kind in REQUESTS[domain] if (domain, kind) not in HELD_OUT]
     unknown = [kind for kind in REQUESTS[domain] if (domain, kind) in HELD_OUT]
     kinds = rng.sample(known, count - new) + (rng.sample(unknown, 1) if new else [])
@@ -137,7 +137,7 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Play as the oracle does, but with chance 1/3 change a wrong row, and leave the numbers out of a sentence."""
+    """Play as the oracle does, but with probability 1/3 each, change a wrong row, or omit a sentence's numbers."""
     rng = random.Random(seed_of("imperfect", task.id))
     moves = json.loads(task.truth["moves"])
     for move in moves:
@@ -152,7 +152,7 @@ def imperfect_oracle(task: Task) -> list[Message]:
 
 
 def hasty_oracle(task: Task) -> list[Message]:
-    """Play as the oracle does, but omit each change, and each sentence's numbers, with chance 1/2."""
+    """Play as the oracle does, but omit each change, and each sentence's numbers, with probability 1/2."""
     rng = random.Random(seed_of("hasty", task.id))
     moves = []
     for move in json.loads(task.truth["moves"]):

@@ -1,4 +1,4 @@
-"""Generate the sessions: the cells that requests are about, and the required result of each."""
+"""Generate the sessions: requests about cells, and the required result of each request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOW, HIGH = 10, 99
 DEPENDENT = 0.45
 """The probability that a request depends on a recent change, if there is one; about a third of all requests then do."""
 LATELY = 4
-"""The number of turns within which a change is asked about again."""
+"""The number of turns after a change in which a request can depend on it."""
 
 
 @cache
@@ -95,7 +95,7 @@ class StockWriter:
         self.dependent = 0
 
     def write(self) -> tuple[str, dict[str, Any], str]:
-        """Write one more request. Returns: the request, its goal, and the statement that does it."""
+        """Write one more request. Returns: the request, its goal, and the statement that fulfils it."""
         rng = self._rng
         lately = [cell for cell in self._changes[-LATELY:] if cell is not None]
         if lately and rng.random() < DEPENDENT:
@@ -104,7 +104,7 @@ class StockWriter:
         changed = set(self._changes)
         if fresh := [cell for cell in self._cells if cell not in changed]:
             return self._about(rng.choice(fresh), rng.choice(("count", "which", "set", "add")))
-        return self._about(rng.choice(self._cells), "set")  # overwrites any value, so it depends on nothing
+        return self._about(rng.choice(self._cells), "set")  # replaces any value: independent of earlier requests
 
     def _about(self, cell: int, kind: str) -> tuple[str, dict[str, Any], str]:
         number = after = self._numbers[cell]

@@ -1,4 +1,4 @@
-"""The words of a request, and the statement that does what it asks."""
+"""The texts of requests, and the statements that fulfil them."""
 
 from __future__ import annotations
 

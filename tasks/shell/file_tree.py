@@ -23,13 +23,13 @@ LEVELS = ("INFO", "WARN", "ERROR")
 
 @dataclass(frozen=True, slots=True)
 class FileTree:
-    """The files of one task by path, and the vocabulary that they were generated from."""
+    """The files of one task by path, and the vocabulary from which they were generated."""
 
     files: Mapping[str, str]
     words: Mapping[str, Sequence[str]]
 
     def log_lines(self) -> list[list[str]]:
-        """Every line of every log, split into time, level, service and milliseconds."""
+        """Return every line of every log, split into time, level, service and milliseconds."""
         return [line.split() for path in self.below("logs") for line in self.files[path].splitlines()]
 
     def rows(self) -> list[list[str]]:

@@ -61,7 +61,7 @@ def unique_names(tree: FileTree, rng: random.Random) -> Job:
 
 
 def rename_suffix(tree: FileTree, rng: random.Random) -> Job:
-    """Rename files by suffix, in every folder below."""
+    """Rename files by suffix, in all folders."""
     suffix = rng.choice(("md", "note", "text", "bak"))
     files: dict[str, str | None] = {}
     for path in tree.below("notes", ".txt"):

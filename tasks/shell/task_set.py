@@ -1,4 +1,4 @@
-"""The task set `code/shell-v1`: generated jobs for a shell, judged by the files that result."""
+"""The task set `code/shell-v1`: generated jobs for a shell, judged by the resulting files."""
 
 from __future__ import annotations
 

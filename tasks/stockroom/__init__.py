@@ -1,4 +1,4 @@
-"""The task set `mcp/stockroom-v1`: jobs done by the tools of a small MCP server, which is an asset of its own."""
+"""The task set `mcp/stockroom-v1`: jobs for the tools of a small MCP server, which is an asset."""
 
 from .task_set import server_source, task_set
 

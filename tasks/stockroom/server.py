@@ -1,6 +1,6 @@
-"""An MCP server over a small stockroom. Standard library alone; it reads stock.json of its folder when it starts.
+"""An MCP server over a small stockroom. It uses only the standard library, and reads stock.json in its folder.
 
-The file is sent into a sandbox as it is, and runs there by itself.
+This file is sent into a sandbox unchanged, and runs there without other files of the project.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ TEXT, COUNT = {"type": "string"}, {"type": "integer", "minimum": 1}
 
 
 class WrongCall(Exception):
-    """What the caller did wrong."""
+    """A call is not valid; the message is for the caller."""
 
 
 class Stockroom:
     """Items on shelves.
 
     Args:
-        shelves: pieces by item, by shelf.
+        shelves: the number of pieces by shelf and item.
     """
 
     def __init__(self, shelves: dict[str, dict[str, int]]) -> None:
         self.shelves = shelves
 
     def find(self, item: str) -> Any:
-        """Where an item lies: pieces by shelf."""
+        """Return the pieces of an item, by shelf."""
         places = {shelf: held[item] for shelf, held in self.shelves.items() if item in held}
         if not places:
             raise WrongCall(f"There is no {item} on any shelf.")
         return places
 
     def look(self, shelf: str) -> Any:
-        """Return what lies on a shelf: pieces by item."""
+        """Return the pieces on a shelf, by item."""
         return dict(sorted(self._shelf(shelf).items()))
 
     def move(self, item: str, pieces: int, source: str, target: str) -> Any:
@@ -52,7 +52,7 @@ class Stockroom:
         return {"shipped": pieces, "item": item}
 
     def inventory(self) -> Any:
-        """Everything, shelf by shelf."""
+        """Return the pieces of all items, by shelf."""
         return {shelf: self.look(shelf) for shelf in sorted(self.shelves)}
 
     def _shelf(self, name: str) -> dict[str, int]:
@@ -92,7 +92,7 @@ TOOLS = [
 
 
 def answer(stockroom: Stockroom, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a request. Raises: KeyError for a method that is not known."""
+    """Return the result of a request. Raises: KeyError if the method is unknown."""
     cached = {"ttlMs": 3_600_000, "cacheScope": "public"}
     about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "stockroom", "version": "1"}}
     methods: dict[str, Callable[[], dict[str, Any]]] = {
@@ -106,7 +106,7 @@ def answer(stockroom: Stockroom, method: str, params: dict[str, Any]) -> dict[st
 
 
 def call(stockroom: Stockroom, params: dict[str, Any]) -> dict[str, Any]:
-    """Call a tool. What is wrong with the call is a result that says so."""
+    """Call a tool. If the call is not valid, the result says why."""
     name, arguments = params.get("name"), params.get("arguments") or {}
     try:
         if name not in ARGUMENTS:

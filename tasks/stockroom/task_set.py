@@ -1,4 +1,4 @@
-"""Generates the jobs in the stockroom: what is asked or to be done, and what the shelves must hold afterwards."""
+"""Generates the jobs in the stockroom: questions and movements, and the required final shelves."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _task(rng: random.Random, slot: TaskSlot) -> Task:
 def _job(
     rng: random.Random, stockroom: Stockroom, item: str, kinds: Sequence[str]
 ) -> tuple[str, list[Step], str | None]:
-    """Draw a job and do it. Returns: what it asks for, the steps that do it, and the answer where it is a question."""
+    """Draw a job and do it. Returns: the request, the steps that fulfil it, and the answer if it is a question."""
     places = stockroom.find(item)
     finding: Step = ("find", {"item": item})
     kind = rng.choice(kinds)
@@ -127,7 +127,7 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Do every step well but the last, which is about another shelf; and give an answer that is not the right one."""
+    """Do every step correctly except the last, which uses another shelf, and give a wrong answer."""
     *steps, (name, arguments) = json.loads(task.truth["steps"])
     if name in ("move", "ship"):
         key = "target" if name == "move" else "shelf"

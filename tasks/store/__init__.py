@@ -1,4 +1,4 @@
-"""The task set `sql/store-v1` and its database: questions about a store, to be answered with SQL. See CARD.md."""
+"""The task set `sql/store-v1` and its database: questions about a store, answered with SQL. See CARD.md."""
 
 from .database import database
 from .oracle import imperfect_oracle, oracle

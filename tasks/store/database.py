@@ -1,4 +1,4 @@
-"""The store: an SQLite database of eleven tables that this module builds, byte for byte the same for a seed."""
+"""The store: builds an SQLite database of eleven tables, the same bytes for the same seed."""
 
 # ruff: noqa: SIM905 - lists of words are read as words
 
@@ -50,8 +50,8 @@ FIRST_DAY, DAYS = date(2021, 1, 4), 1_400
 def database(seed: int = 0) -> bytes:
     """The store as an SQLite file, about 400 KB.
 
-    Names and order codes are the same for every seed; every attribute, key and link differs. So the
-    answers in one database are wrong in another.
+    Names and order codes are the same for every seed; every attribute, key and link differs, so the answers of one
+    database are wrong in another.
     """
     rng = random.Random(seed_of("sql/store", "database", seed))
     connection = sqlite3.connect(":memory:")
@@ -66,7 +66,7 @@ def database(seed: int = 0) -> bytes:
 
 
 def _fill(connection: sqlite3.Connection, rng: random.Random, names: Cast) -> None:
-    """Insert every row. Keys are random numbers of four to six digits, so that the value of a hop cannot be guessed."""
+    """Insert every row. Keys are random numbers of four to six digits, so that no value can be guessed."""
     facts = _Facts(rng)
 
     def insert(table: str, rows: list[tuple[object, ...]]) -> None:
@@ -138,7 +138,7 @@ class _Facts:
         return round(self._rng.randrange(50, 5_000) / 10 + self._rng.randrange(1, 10) / 100, 2)
 
     def near(self, price: float) -> float:
-        """Return an earlier price: within a tenth of the listed one."""
+        """Return an earlier price, within 10% of the listed one."""
         return round(round(price * self._rng.uniform(0.9, 1.1), 1) + self._rng.randrange(1, 10) / 100, 2)
 
     def day(self) -> str:

@@ -1,7 +1,7 @@
-"""Who and what the store knows: names made of common pieces, drawn once and the same in every database seed.
+"""The names in the store, made of common pieces, and the same for every seed of the database.
 
-Common pieces, because a small byte-pair vocabulary then writes any name in a few tokens, and a name that
-was never asked about is still made of pieces that were.
+With common pieces, a small byte-pair vocabulary writes any name in a few tokens, and names that are new in a question
+still consist of known pieces.
 """
 
 # ruff: noqa: SIM905 - lists of words are read as words

@@ -1,4 +1,4 @@
-"""Scripted players of the store's questions: the oracle solves them, the imperfect oracle asks for the wrong thing.
+"""Scripted players of the store's questions: the oracle solves them, the imperfect oracle queries a wrong column.
 
 Both know the schema and the tools, and copy every value out of a tool result.
 """
@@ -22,11 +22,11 @@ COLUMNS = {
     "orders": ("placed", "customer_id", "employee_id"),
     "order_lines": ("quantity", "unit_price"),
 }
-"""The columns that the imperfect oracle may ask for, by table."""
+"""The columns that the imperfect oracle may query, by table."""
 
 
 def oracle(task: Task) -> Script:
-    """Solve the task through its public tools, from the prompt alone, never the truth.
+    """Solve the task through its public tools, from the prompt alone. The truth is not read.
 
     The script is called once per turn with the conversation so far, and keeps no state of its own.
     """

@@ -50,7 +50,7 @@ def _with_players(name: str, splits: dict[str, list[Task]]) -> TaskSet:
 
 
 def _like(task: Task, seed: int) -> Task:
-    """Return the same kind of question about any name that training may know."""
+    """Return the same kind of question about any name that training may use."""
     [template] = [template for template in TRAIN if template.name in task.tags]
     name = random.Random(seed).choice(_names(template.kind, False))
     with closing(_connect()) as connection:
@@ -71,7 +71,7 @@ def _splits(seed: int, more_held_out: Sequence[tuple[str, Sequence[QuestionTempl
         unseen += draw("held_out", "unseen_templates", HELD_OUT, False)
         validation = draw("validation", "validation", TRAIN, False)  # before train, which exhausts small kinds
         train = draw("train", "train", TRAIN, False)
-        for stratum, templates in more_held_out:  # last, so that it changes no other task
+        for stratum, templates in more_held_out:  # last, so that it does not change other tasks
             unseen += draw("held_out", stratum, templates, False)
     return {"train": train, "validation": validation, "held_out": unseen}
 

@@ -17,9 +17,9 @@ class QuestionTemplate:
         name: a tag of its tasks.
         kind: the kind of entity that the question names.
         question: the text, with `{name}` in place of the entity.
-        gold: one SELECT that gives the answer, with `{name}` likewise.
-        steps: the queries an agent needs, in order. `{0}` and `{1}` stand for the values of earlier steps. Each
-            query gives one value; the last value is the answer, the others are the evidence.
+        gold: one SELECT that returns the answer, also with `{name}`.
+        steps: the queries that an agent needs, in order. `{0}` and `{1}` are replaced by the values of earlier steps.
+            Each query returns one value; the last value is the answer, the others are the evidence.
     """
 
     name: str
@@ -186,6 +186,6 @@ COMBINED = (
         ("SELECT manager_id FROM employees WHERE name = '{name}'", "SELECT email FROM employees WHERE id = {0}"),
     ),
 )
-"""Never trained on, but made of trained parts: every word of a question, table, column and query form is in TRAIN."""
+"""Kinds that are never trained on, but whose words, tables, columns and query forms all occur in TRAIN."""
 
 BY_NAME = {template.name: template for template in (*TRAIN, *HELD_OUT, *COMBINED)}

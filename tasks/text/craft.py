@@ -1,4 +1,4 @@
-"""`text/craft-v1`: goals of tech trees, of depth 1 to 8; held out are other goals, deeper ones, and other trees."""
+"""`text/craft-v1`: goals of tech trees, of depth 1 to 8. Other goals, deeper goals and other trees are held out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentgym import Split, Task, TaskSet, load, seed_of
 NAME = "text/craft-v1"
 TREES, OTHER_TREES = 120, 20
 TRAINED, RESERVED = (1, 2, 3, 4, 5, 6), (7, 8)
-"""Depths of the goals: in training tasks, and in no training task."""
+"""Depths of goals in training tasks, and depths that no training task has."""
 
 
 @cache

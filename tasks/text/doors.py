@@ -46,7 +46,7 @@ def _like(task: Task, seed: int, environment: Any) -> Task:
 
 
 def _task(rng: random.Random, slot: TaskSlot, environment: Any, horizons: Sequence[int]) -> Task:
-    """Make one task. Horizons alternate, and the two kinds alternate after each round of horizons."""
+    """Make one task. Horizons alternate; after each round of horizons, the other kind follows."""
     rounds, index = divmod(slot.index, len(horizons))
     kind, horizon = COUNTS[rounds % len(COUNTS)], horizons[index]
     task: Task = environment.generate(

@@ -1,4 +1,4 @@
-"""`text/locks-v1`: locks that no agent opens by chance, and locks whose prompts say how; for help in training."""
+"""`text/locks-v1`: locks that no agent opens by chance, and locks whose prompts give words; for help in training."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def locks(seed: int = 0) -> TaskSet:
 
 
 def _task(rng: random.Random, slot: TaskSlot, environment: Any, sizes: Sequence[int], kinds: Sequence[str]) -> Task:
-    """Make one task. Sizes alternate, and kinds alternate after each round of sizes."""
+    """Make one task. Sizes alternate; after each round of sizes, the next kind follows."""
     rounds, index = divmod(slot.index, len(sizes))
     kind, wheels = kinds[rounds % len(kinds)], sizes[index]
     own = kind == "own"

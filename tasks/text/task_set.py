@@ -18,7 +18,7 @@ SIZES = {"train": 1_200, "validation": 120, "unseen_instances": 120, "unseen_kin
 def _build(
     game: str, trained: Sequence[int], reserved: Sequence[int], seed: int, sizes: Mapping[str, int] = SIZES
 ) -> TaskSet:
-    """Generate every split with the environment's `generate`; no two tasks ask the same.
+    """Generate every split with the environment's `generate`, without two equal tasks.
 
     Args:
         trained: levels of train, validation and the stratum `unseen_instances`. A level listed twice is drawn twice

@@ -28,20 +28,20 @@ appear, remove, go, set and unset. A thing is in a room, with "you" or "nowhere"
 "goal": [{"kind": "have", "name": "coin"}]}}
 """
 MAX_CHARS = 40_000
-"""The largest number of characters of an answer that is read."""
+"""Maximum length in characters of an answer; a longer answer is not read."""
 
 
 async def write_game(
     policy: Policy, theme: str, *, name: str = "written/0000", least: int = 5, attempts: int = 4, seed: int = 0
 ) -> Task:
-    """Let a policy write a game. The policy is told what is wrong with it, and may try again.
+    """Let a policy write a game. If a game has a fault, the policy is told the fault and may try again.
 
     Args:
         policy: any policy: a chat API, a local model, a script.
-        theme: what the game is about, in words.
-        name: id of the task. least: fewest commands of the shortest solution.
+        theme: the subject of the game, in words.
+        name: id of the task. least: the least number of commands in the shortest solution.
         attempts: the largest number of the policy's answers. seed: the seed of its sampling.
-    Raises: TaskError if no attempt is a game that can be won; PolicyError if the policy cannot be asked.
+    Raises: TaskError if no attempt gives a game that can be won; PolicyError if the policy cannot be asked.
     """
     environment: Any = load("environments", "agentgym/text-fiction-v1")
     messages = [

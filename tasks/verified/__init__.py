@@ -1,4 +1,4 @@
-"""The task set `code/verified-v1`: write a function and tests that tell it from wrong ones. See CARD.md."""
+"""The task set `code/verified-v1`: write a function, and tests that distinguish it from wrong ones. See CARD.md."""
 
 from .task_set import oracle, task_set
 

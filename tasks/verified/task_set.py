@@ -32,7 +32,7 @@ def task_set() -> TaskSet:
 
 
 def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
-    """Play two turns: check the reference with the hidden tests, then submit both."""
+    """Play two turns: check the reference solution with the hidden tests, then submit both."""
     arguments = {"code": task.truth["reference"], "tests": list(task.truth["tests"])}
 
     def script(messages: Sequence[Message]) -> Message:

@@ -14,7 +14,7 @@ class Design:
     """One module to write.
 
     Attributes:
-        kind: its family. words: what it does, in English.
+        kind: its family. words: its description in English.
         inputs, outputs: widths in bits by name; a clocked design also has the inputs `clk` and `rst`.
         model: maps input values, one mapping per vector or clock edge, to the output values after each.
         body: the body of the reference module. registers: whether outputs are declared as `reg`.
@@ -61,7 +61,7 @@ class Design:
         return "\n".join([*lines, "$finish;", "end", "endmodule", ""])
 
     def printed(self, vectors: Sequence[Values]) -> str:
-        """Return what the testbench prints for a correct design."""
+        """Return the output of the testbench for a correct design."""
         lines = []
         for number, values in enumerate(self.model(vectors)):
             lines.append(f"{number}: " + " ".join(f"{name}={values[name]}" for name in self.outputs))

@@ -93,7 +93,7 @@ def many_ones(rng: random.Random) -> Design:
 
 
 def turn(rng: random.Random) -> Design:
-    """Return a rotation by a fixed number of places, under control."""
+    """Return a rotation by a fixed number of places that an input controls."""
     w = rng.randint(4, 12)
     k = rng.randint(1, w - 1)
     return Design(
@@ -235,7 +235,7 @@ def pattern(rng: random.Random) -> Design:
 
 
 def total(rng: random.Random) -> Design:
-    """Return a running sum with a way to clear it."""
+    """Return a running sum that an input clears."""
     w, k = rng.randint(4, 9), rng.randint(1, 6)
     return Design(
         "total",

@@ -43,7 +43,7 @@ def task_set(seed: int = 0) -> TaskSet:
 
 
 def _task(rng: random.Random, slot: TaskSlot, families: Mapping[str, Callable[[random.Random], Design]]) -> Task | None:
-    """Make the task; return None if it is reserved for another stratum or a testbench sees constant outputs."""
+    """Make the task; return None if it is reserved for another stratum or its outputs are constant in a testbench."""
     design = families[rng.choice(list(families))](rng)
     reserved = zlib.crc32(design.words.encode()) % RESERVED == 0
     fits = slot.stratum == "unseen_families" or reserved is (slot.stratum == "unseen_parameters")

@@ -1,4 +1,4 @@
-"""Web tasks: on four applications, on two from the package index, on forms of a page or many, cards, a help desk."""
+"""Web tasks on four applications, two from the package index, forms of one or many pages, cards, and a help desk."""
 
 from .admin_site import django_admin, users
 from .admin_tasks import admin_task_set

@@ -1,4 +1,4 @@
-"""Django's own administration of users and groups as a site: the few files around it, and the users of a seed."""
+"""Django's own administration of users and groups as a site: a few added files, and the users of a seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .site_archive import site_archive
 from .words import address_of, words_of
 
 USERS, GROUPS = 7, 4
-_RUN = ["--settings", "site_settings", "--noreload", "--skip-checks", "--insecure"]  # insecure: it serves its styles
+_RUN = ["--settings", "site_settings", "--noreload", "--skip-checks", "--insecure"]  # insecure: serve style sheets
 SITE: dict[str, Any] = {
     "site": "server",
     "folder": "web/django-admin",
@@ -170,7 +170,7 @@ def users(seed: int = 0) -> bytes:
 
 @cache
 def users_data(seed: int) -> dict[str, Any]:
-    """Users, of whom some are inactive, and groups. The last group has no members."""
+    """Return users, some of them inactive, and groups. The last group has no members."""
     rng, words = random.Random(seed_of("web/users", seed)), words_of(seed)
     groups = rng.sample([f"{location} team" for location in words.places], GROUPS)
     members = []

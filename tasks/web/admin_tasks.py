@@ -1,4 +1,4 @@
-"""The task set `web/admin-v1`: users and groups in the administration of Django, an application that is not ours."""
+"""The task set `web/admin-v1`: users and groups in the administration of Django, an application by others."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def calendar(seed: int = 0) -> bytes:
 
 @cache
 def shop_data(seed: int) -> dict[str, Any]:
-    """No two products share a name, a price or a rating within their category."""
+    """Return a shop's data. No two products of a category share a name, a price or a rating."""
     rng, words = random.Random(seed_of("web/shop", seed)), words_of(seed)
     kinds = [(category, noun) for category, nouns in words.goods.items() for noun in nouns]
     names = [(category, f"{quality} {noun}") for category, noun in kinds for quality in words.qualities]
@@ -77,7 +77,7 @@ def shop_data(seed: int) -> dict[str, Any]:
 
 @cache
 def mail_data(seed: int) -> dict[str, Any]:
-    """No two messages share a subject; each names a number that stands nowhere else."""
+    """Return a mailbox's data. No two messages share a subject, and each contains a unique number."""
     rng, words = random.Random(seed_of("web/mail", seed)), words_of(seed)
     openings = ("About", "News on", "A question on", "Reminder:")
     subjects = rng.sample([f"{opening} {matter}" for opening in openings for matter in words.matters], MESSAGES)
@@ -103,7 +103,7 @@ def mail_data(seed: int) -> dict[str, Any]:
 
 @cache
 def forum_data(seed: int) -> dict[str, Any]:
-    """No two threads share a title or a number of votes."""
+    """Return a forum's data. No two threads share a title or a number of votes."""
     rng, words = random.Random(seed_of("web/forum", seed)), words_of(seed)
     votes = rng.sample(range(3, 90), THREADS)
     nouns = [noun.lower() for goods in words.goods.values() for noun in goods]
@@ -128,7 +128,7 @@ def forum_data(seed: int) -> dict[str, Any]:
 
 @cache
 def calendar_data(seed: int) -> dict[str, Any]:
-    """No two events share a title."""
+    """Return a calendar's data. No two events share a title."""
     rng, words = random.Random(seed_of("web/calendar", seed)), words_of(seed)
     pairs = [f"{occasion} with {person}" for occasion in words.occasions for person in words.people]
     events = [

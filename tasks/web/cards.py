@@ -90,15 +90,15 @@ def _task(rng: random.Random, slot: TaskSlot, new: bool) -> Task:
 
 
 def cards_oracle(task: Task) -> Script:
-    """Open the named card and answer with its text, from the prompt and the page alone, never the truth."""
+    """Open the named card and answer with its text, from the prompt and the page, without the truth."""
     return _player(lambda target, names: target)
 
 
 def imperfect_cards_oracle(task: Task) -> Script:
     """Open another card and answer with its text.
 
-    The page decides which card, and every position is equally likely, so that a policy that imitates this learns no
-    position.
+    The page determines which card, and every position is equally likely, so a policy that imitates this player learns
+    no position.
     """
 
     def another(target: str, names: list[str]) -> str:

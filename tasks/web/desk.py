@@ -1,4 +1,4 @@
-"""The task set `web/desk-v1`: give a ticket of a help desk another status, in an application of one's own.
+"""The task set `web/desk-v1`: give a ticket of a help desk another status, in the task's own application.
 
 Names of tickets are pairs of words. Every fifth pair is held out, so that new names consist of known words.
 """
@@ -97,15 +97,15 @@ def _task(rng: random.Random, slot: TaskSlot, new: bool) -> Task:
 
 
 def desk_oracle(task: Task) -> Script:
-    """Open the named ticket and give it the status, from the prompt and the pages alone, never the truth."""
+    """Open the named ticket and give it the status, from the prompt and the pages, without the truth."""
     return _player(lambda name, status, names: (name, status))
 
 
 def imperfect_desk_oracle(task: Task) -> Script:
     """Open another ticket, or give the named one another status.
 
-    The prompt and the page decide which, and every place and status is equally likely, so that a policy that imitates
-    this learns none by heart.
+    The prompt and the page determine which, and every position and status is equally likely, so a policy that imitates
+    this player cannot memorise them.
     """
 
     def another(name: str, status: str, names: Sequence[str]) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """A help desk, the application of `web/desk-v1`: tickets by name, each with a status. It runs in the browser's sandbox.
 
-`desk.json` holds the tickets: `{"tickets": {"loud fan": {"status": "new"}}}`.
+`desk.json` contains the tickets: `{"tickets": {"loud fan": {"status": "new"}}}`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ REOPEN = "reopen"
 
 
 class HelpDesk(BaseHTTPRequestHandler):
-    """The tickets at `/`; the second at `/tickets/2`, with a button for each thing that can be done to it."""
+    """Serves the list of tickets at `/`, and the second ticket at `/tickets/2`, with a button for each action."""
 
     def do_GET(self) -> None:
-        """Show a page."""
+        """Send a page."""
         tickets = _tickets()
         if ticket := self._ticket(tickets):
             status = ticket["status"]
@@ -35,7 +35,7 @@ class HelpDesk(BaseHTTPRequestHandler):
             self._answer(404, "<p>There is no such ticket.</p>")
 
     def do_POST(self) -> None:
-        """Do what a button says, and show the ticket again."""
+        """Do a button's action, and send the ticket's page again."""
         form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
         tickets, press = _tickets(), form.get("press", [""])[0]
         ticket = self._ticket(tickets)
@@ -47,7 +47,7 @@ class HelpDesk(BaseHTTPRequestHandler):
         self._answer(303, "", {"Location": self.path})
 
     def _ticket(self, tickets: Mapping[str, dict[str, str]]) -> dict[str, str] | None:
-        """Return the ticket of the address."""
+        """Return the ticket that the address names."""
         return {f"/tickets/{n}": ticket for n, ticket in enumerate(tickets.values(), 1)}.get(self.path)
 
     def _answer(self, status: int, body: str, headers: Mapping[str, str] | None = None) -> None:
@@ -60,7 +60,7 @@ class HelpDesk(BaseHTTPRequestHandler):
 
 
 def presses(status: str) -> tuple[str, ...]:
-    """Return the buttons of a ticket: a closed one can only be reopened."""
+    """Return the buttons of a ticket: a closed ticket can only be reopened."""
     return (REOPEN,) if status == "closed" else STATUSES
 
 

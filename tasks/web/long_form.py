@@ -1,4 +1,4 @@
-"""The task set `web/long-form-v1`: forms of 2 to 32 steps, one field on each page, of which every one counts."""
+"""The task set `web/long-form-v1`: forms of 2 to 32 steps, with one field on each page; every field counts."""
 
 # ruff: noqa: SIM905 - `"a b c".split()` is easier to read than quoted words
 
@@ -73,7 +73,7 @@ def _step(rng: random.Random, fields: Sequence[tuple[str, Sequence[str]]]) -> di
 
 
 def _player(task: Task, mistakes: float) -> Script:
-    """Return a player that enters the requested value, or at each step, with probability `mistakes`, another value."""
+    """Return a player that enters the requested value or, at each step with probability `mistakes`, another value."""
 
     def script(messages: Sequence[Message]) -> Message:
         turn = sum(message.role == "assistant" for message in messages)

@@ -11,7 +11,7 @@ from typing import Any
 from agentgym import Call, Message, Task
 
 Script = Callable[[Sequence[Message]], Message]
-_ICON = re.compile("[\ue000-\uf8ff] *")  # the private use area
+_ICON = re.compile("[\ue000-\uf8ff] *")  # the Unicode private use area
 _GIVE_UP = Call("answer", {"text": ""})
 
 
@@ -28,7 +28,7 @@ def imperfect_oracle(task: Task) -> Script:
 def player(plan: Sequence[Sequence[str]], environment: str = "agentgym/web-v1") -> Script:
     """Follow steps (see `plan.Step`), one call per turn; give up if an element is not on the page.
 
-    On a page that is only partly in view the player scrolls down until the element appears.
+    If the page is only partly in view, the player scrolls down until the element appears.
 
     The text of each message names the element before the call gives its number, so that a policy that imitates the
     player first identifies the element.
@@ -59,7 +59,7 @@ def player(plan: Sequence[Sequence[str]], environment: str = "agentgym/web-v1") 
 
 
 def _next_step(steps: Sequence[Sequence[str]], messages: Sequence[Message]) -> Sequence[str] | None:
-    """Return the first step not completed yet; None after the last. A step may take several turns."""
+    """Return the first step that is not completed yet; None after the last. A step may take several turns."""
     done = 0
     for before, message in pairwise(messages):
         if message.role == "assistant" and done < len(steps):
@@ -77,7 +77,7 @@ def _goes_on(page: str) -> bool:
 def find(page: str, label: str) -> int | None:
     """Return the number of the first element whose line begins with a label, such as `button "Send"`.
 
-    Icon font characters, which precede the words of many buttons, are skipped.
+    Characters of icon fonts, which precede the text of many buttons, are skipped.
     """
     match = re.search(rf"^ *\[(\d+)\] {re.escape(label)}(?: |$)", _ICON.sub("", page), re.MULTILINE)
     return int(match[1]) if match else None

@@ -9,7 +9,7 @@ from typing import Any
 
 Step = tuple[str, ...]
 """`("click", 'link "Cart"')`, `("type", 'textbox "To"', text)`, `("select", 'combobox "Sort by"', option)`,
-`("seek", 'link "X"', 'link "Next page"')`: click the first link, after turning pages with the second until it is there;
+`("seek", 'link "X"', 'link "Next page"')`: click the second link until the first appears, then click the first;
 `("answer", text)`. Elements are named by the beginning of their line on the page."""
 
 
@@ -21,7 +21,7 @@ class TaskPlan:
         prompt: the text for the agent.
         steps: the oracle's steps, which end with the answer.
         effects: the exact changes at the end.
-        answer: the required answer; '' if any is right.
+        answer: the required answer; '' if any answer is right.
         wrong: the steps of the imperfect oracle.
     """
 
@@ -34,7 +34,7 @@ class TaskPlan:
 
 @dataclass(frozen=True, slots=True)
 class WebTemplate:
-    """A kind of task on one application. With `held_out` it is never trained on."""
+    """A kind of task on one application. `held_out`: it is never trained on."""
 
     name: str
     app: str

@@ -1,4 +1,4 @@
-"""The few files that make an installed application a site, as the archive of an asset."""
+"""Archives of the few files that turn an installed application into a site."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 
 def site_archive(files: Mapping[str, str]) -> bytes:
-    """Return a zip of texts by file name, byte for byte the same for the same files."""
+    """Return a zip of texts by file name, the same bytes for the same files."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in files.items():

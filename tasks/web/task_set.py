@@ -88,7 +88,7 @@ def _task(
 
 
 def truth_of(plan: TaskPlan) -> dict[str, object]:
-    """Return the truth of a task: what must change, the answer, and the steps of the two scripted players."""
+    """Return the truth of a task: the required changes, the answer, and the steps of the two scripted players."""
     truth: dict[str, object] = {
         "effects": json.dumps(plan.effects, sort_keys=True),
         "plan": json.dumps(plan.steps),

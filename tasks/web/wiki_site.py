@@ -1,4 +1,4 @@
-"""The wiki Flask-Wiki as a site: the few files around it, and the pages of a seed."""
+"""The wiki Flask-Wiki as a site: a few added files, and the pages of a seed."""
 
 from __future__ import annotations
 
@@ -106,10 +106,10 @@ def wiki_pages(seed: int = 0) -> bytes:
 
 @cache
 def wiki_data(seed: int) -> dict[str, Any]:
-    """Pages by name: `home` links to places, these to matters and to one page that is not written yet.
+    """Return pages by name: `home` links to places, which link to matters and to one page that does not exist yet.
 
-    An entry has `title`, `tags` and `body`; `places` maps the name of a place to those of its matters and `missing` to
-    the title of its unwritten page. `keeper` maps a name to the person whom its page tells.
+    An entry has `title`, `tags` and `body`; `places` maps a place's name to the names of its matters, `missing` maps it
+    to the title of its unwritten page, and `keeper` maps a page's name to the person that the page names.
     """
     rng, words = random.Random(seed_of("web/wiki-pages", seed)), words_of(seed)
     pages: dict[str, dict[str, str]] = {}

@@ -1,4 +1,4 @@
-"""The task set `web/wiki-v1`: pages of Flask-Wiki, an application that is not ours."""
+"""The task set `web/wiki-v1`: pages of Flask-Wiki, an application by others."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _delete(rng: random.Random, data: Data, seed: int) -> TaskPlan:
 
 
 def _create(rng: random.Random, data: Data, seed: int) -> TaskPlan:
-    """Write the page that a place links to and that is not written yet."""
+    """Write the page that a place links to but that does not exist yet."""
     parent, wrong_parent = rng.sample(sorted(data["missing"]), 2)
     title = data["missing"][parent]
     person = rng.choice(words_of(seed).people)
@@ -118,7 +118,7 @@ def _ask_person(rng: random.Random, data: Data, seed: int) -> TaskPlan:
 
 
 def _search(rng: random.Random, data: Data, seed: int) -> TaskPlan:
-    """Tag the page that has a number, which the search finds and no link tells."""
+    """Tag the page that contains a given number; only the search finds it."""
     name, wrong_name = rng.sample(sorted(set(data["keepers"]) - set(data["places"])), 2)
     tag = rng.choice(words_of(seed).colours)
 

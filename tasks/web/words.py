@@ -91,7 +91,7 @@ CODES = ("SPRING10", "WELCOME15", "LUCKY20")
 
 
 def words_of(seed: int) -> WebVocabulary:
-    """Return the vocabulary of a seed: seeds from 100 on are held out and have other words."""
+    """Return the vocabulary of a seed: seeds of 100 and above are held out and have other words."""
     return TRAINED if seed < 100 else HELD_OUT
 
 

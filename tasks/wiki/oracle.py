@@ -1,4 +1,4 @@
-"""Scripted players of the wiki's questions: the oracle solves them, the imperfect oracle reads the wrong last fact.
+"""Scripted players of the wiki's questions: the oracle solves them, the imperfect oracle reads a wrong fact at the end.
 
 Both read the question and the tool results, never the truth. They keep no state: in each turn they replay the
 conversation so far.
@@ -27,13 +27,13 @@ def oracle(task: Task) -> Script:
 
 
 def retrieve_oracle(task: Task) -> Script:
-    """Return the oracle for a plain retriever: it searches for every page on the way."""
+    """Return the oracle for a plain retriever: it searches for every page on the path."""
     start, chain = _start_and_chain(task)
     return _script(lambda: _retrieve(start, chain))
 
 
 def imperfect_oracle(task: Task) -> Script:
-    """Walk as the oracle does, and answer with another fact of the last page.
+    """Follow the links as the oracle does, but answer with another fact of the last page.
 
     The requested fact determines the other one, so a policy that imitates both players has two answers to choose from.
     """

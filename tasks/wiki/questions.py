@@ -20,7 +20,7 @@ HELD_OUT_SHARE = 5
 
 @cache
 def chains(hops: int, held_out: bool) -> tuple[Chain, ...]:
-    """Return every chain of this many relations, each continuing the last, that is (or is not) held out."""
+    """Return every chain of this many relations, each continuing the previous one, that is held out, or not."""
     candidates = [chain for kind in KINDS for chain in _from(kind, hops)]
     return tuple(chain for chain in candidates if is_held_out(chain) is held_out)
 
@@ -48,7 +48,7 @@ def makes_sense(base: KnowledgeBase, start: str, chain: Chain) -> bool:
 def obscured(base: KnowledgeBase, name: str, forbidden: Collection[str], rng: random.Random) -> str | None:
     """Describe an entity by two facts that no other entity shares; None if it has no such facts.
 
-    The description names nothing in `forbidden`, the entities that the question leads to.
+    The description does not name any of `forbidden`, the entities on the question's path.
 
     Source of the idea: DeepDive (Lu et al. 2025) obfuscates the entities of walks over a knowledge graph.
     """

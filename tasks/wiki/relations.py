@@ -17,7 +17,7 @@ class Relation:
         phrase: names the object by the subject within a question; empty for values.
         question: asks for the object.
         clause: describes the subject by the object, after the subject's kind.
-        sentences: ways in which pages state the fact; one of them is drawn for each page.
+        sentences: sentences with which pages state the fact; one is chosen for each page.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Relation:
 
     @property
     def words(self) -> str:
-        """Return the words with which pages state the fact: a search for these and the subject finds the sentence."""
+        """Return the words with which pages state the fact: a search for them and the subject finds the sentence."""
         sentences = " ".join(sentence.format(s="", o="") for sentence in self.sentences)
         return " ".join(dict.fromkeys(word for word in re.findall(r"[a-z]{4,}", sentences) if word != "from"))
 

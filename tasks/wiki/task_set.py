@@ -30,9 +30,9 @@ class Plan:
         hops: shares of questions with one, two, ... hops. The stratum `unseen_chains` has no questions of one hop.
         subjects: kinds of entity that questions start at.
         obscured: share of questions that describe their start instead of naming it.
-        results: pages per search result; None for the environment's default.
-        editions: seeds of the wikis of a stratum, used in turn. If there are few questions, many editions keep a policy
-            from memorising their answers.
+        results: the number of pages that a search shows; None for the environment's default.
+        editions: seeds of the wikis of a stratum, used in turn. If there are few questions, many editions prevent a
+            policy from memorising answers.
     """
 
     name: str
@@ -100,7 +100,8 @@ def lookup_task_set(seed: int = 0) -> TaskSet:
 def retrieve_task_set(seed: int = 0) -> TaskSet:
     """The questions of `search/wiki-v1` that name their start, for a plain retriever.
 
-    A retriever returns a few passages and no second page of results, so it may not find what is only described.
+    A retriever returns a few passages and no second page of results, so it may not find an entity that is only
+    described.
     """
     splits = {
         split: [

@@ -39,9 +39,7 @@ class DesktopSession:
     """The display and the programs on it."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        """Create a session. `settings`: `width`, `height`, and optionally `programs`, `windows`, `window_s` and
-        `tree`.
-        """
+        """Use the settings `width`, `height`, and optionally `programs`, `windows`, `window_s` and `tree`."""
         width, height = settings["width"], settings["height"]
         self.programs: dict[str, list[str]] = settings.get("programs", PROGRAMS)
         self.expected_windows: dict[str, str] = settings.get("windows", {})

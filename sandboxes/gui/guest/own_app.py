@@ -68,9 +68,7 @@ class OwnApp(Site):
     """
 
     def __init__(self, description: Mapping[str, Any], archives: Sequence[zipfile.ZipFile]) -> None:
-        """Prepare no folder yet. `description`: made by `WebParameters.site_in`. `archives`: of the folder, then of the
-        packages.
-        """
+        """Use a description made by `WebParameters.site_in`, and archives of the folder and then of the packages."""
         super().__init__(description["host"], description["path"])
         self._description, self._archives = description, archives
         self._process: subprocess.Popen[bytes] | None = None

@@ -20,9 +20,7 @@ MAX_PAGE_CHARS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page. `id`, `title`: each unique in the corpus. `links`: titles in its text as
-    `[title]`.
-    """
+    """One page. `id`: its name in the corpus. `title`: unique. `links`: titles that its text has as `[title]`."""
 
     id: str
     title: str

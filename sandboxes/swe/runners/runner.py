@@ -34,9 +34,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """A failing test: `text` is appended to the file `path`, or is a new file. `name`: the end of the test's
-    id.
-    """
+    """A failing test: `text` is appended to the file `path`, or is a new file. `name`: the end of the test's id."""
 
     path: str
     text: str

@@ -14,9 +14,11 @@ class SourceLanguage:
     """A programming language of the libraries.
 
     Attributes:
-        name: the name in its set's and its folder's name. `runner`: the test runner, as for `agentgym/swe-edit-v1`.
+        name: the name, as in the names of its task set and folder. `runner`: the test runner, as for
+            `agentgym/swe-edit-v1`.
         names: the libraries. `unseen`: libraries of the held-out split.
-        of_library: the files of each library, with {name}. `shared`: files in all. `tests`: patterns of test files.
+        of_library: the files of each library, with {name} for its name. `shared`: files of all libraries. `tests`:
+            patterns of test files.
         source: the file with the bug.
     """
 
