@@ -1,7 +1,7 @@
-"""`action_similarity`: how similar the agent's next action is to the expert's, whatever it thought before it.
+"""`action_similarity`: how similar the agent's next action is to the expert's, ignoring its reasoning.
 
 Source: SRL, Deng et al. 2025, arXiv:2510.25992, section 4: twice the matching characters over all characters, by
-Python's sequence matcher, of the action alone; -1 for an answer without a readable action.
+Python's sequence matcher, of the action without the reasoning; -1 for an answer without a readable action.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ActionSimilarity(Reward):
 
     `truth` is the expert's message: `calls`, each with `name` and `arguments`, and `text`. If the expert called a tool,
     only calls are compared, in their order, and the text beside them is ignored; a message without a readable call
-    earns -1. If the expert only spoke, the texts are compared, and a call earns -1. `success` has weight 0.
+    earns -1. If the expert wrote only text, the texts are compared, and a call earns -1. `success` has weight 0.
     """
 
     weights: Mapping[str, float] = {SUCCESS: 0.0, "action_similarity": 1.0}

@@ -23,7 +23,7 @@ from .needed_success import succeeded
 
 class AnswerConsistency(Reward):
     """Outcome components `consistency`, 1.0 for a right answer that its reasoning makes likely, else 0.0; and
-    `answer_likelihood`, the mean probability of the answer's tokens, of weight 0, where there is an answer.
+    `answer_likelihood`, the mean probability of the answer's tokens, of weight 0, if there is an answer.
 
     It judges complete groups and needs the `success` of another reward. A group with an episode without token ids (from
     a script or an API) has neither component.
@@ -31,7 +31,8 @@ class AnswerConsistency(Reward):
     Args:
         reference: scores the tokens; None for a copy of the playing policy, which is updated during training.
         decay: weight of the copy in each update, 0 to 1. every: training steps between updates.
-        most: upper bound of a token's probability. margin: how far below the mean a likelihood still gets the bonus.
+        most: upper bound of a token's probability. margin: the distance below the mean at which a likelihood still gets
+            the bonus.
         tool, argument: the final tool and its argument with the answer; tool is None if the answer is plain text.
     """
 
@@ -59,7 +60,7 @@ class AnswerConsistency(Reward):
         self._steps = 0
 
     def bind_policy(self, policy: Policy) -> None:
-        """Make the copy of the policy's model. A policy without a model in this process is used directly."""
+        """Copy the policy's model. A policy without a model in this process is used directly."""
         if self.reference is not None:
             return
         model = getattr(policy, "model", None)

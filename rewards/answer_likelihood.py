@@ -1,4 +1,4 @@
-"""Find the final answer in an episode's tokens, and compute the likelihood of an answer at that position.
+"""Finds the final answer in an episode's tokens, and computes the likelihood of another answer in its place.
 
 `reference_probability` and `answer_consistency` share these functions; both need a policy that can score tokens.
 """

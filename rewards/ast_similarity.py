@@ -21,7 +21,7 @@ MAX_CHARS = 50_000
 
 
 class AstSimilarity(Reward):
-    """Outcome component `ast_similarity`, 0 to 1: the final Python code against `truth["reference"]`.
+    """Outcome component `ast_similarity`, 0 to 1: similarity of the final Python code to `truth["reference"]`.
 
     Similar code may be wrong: keep the weight below that of tests. Code that cannot be parsed earns 0.
 
@@ -66,7 +66,7 @@ def subtrees(code: str) -> Counter[str] | None:
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an escape such as "\\w" in somebody's code is not our concern
+            warnings.simplefilter("ignore")  # an invalid escape such as "\\w" in the code does not matter here
             tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None

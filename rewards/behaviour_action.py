@@ -1,7 +1,8 @@
-"""`behaviour_action`: compare predicted actions with recorded ones and reward the right type, element and value.
+"""`behaviour_action`: compares predicted actions with recorded ones and rewards the right type, element and value.
 
 Source: Shop-R1, Zhang et al. 2025, arXiv:2507.17842: the hierarchy, ROUGE-L with a threshold for texts, and higher
-rewards for long texts, which are hard to predict, so that always predicting the easy `terminate` does not pay.
+rewards for long texts, which are hard to predict, so that always predicting the easy `terminate` is not the best
+policy.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class BehaviourAction(Reward):
     The rationale of each such call is named as a span, for the wrapper `self_certainty`.
 
     Args:
-        difficulty: factor on long values. Shop-R1 uses 1000, and pays 0.3 for the type and 0.2 for the element as here.
+        difficulty: factor on long values. Shop-R1 uses 1000, and the same 0.3 for the type and 0.2 for the element.
         threshold: minimum similarity, 0 to 1; below it a value is wrong. 1 requires the same words in the same order.
     Raises: ValueError for a difficulty or threshold out of range.
     """
@@ -97,7 +98,7 @@ def rouge_l(text: str, gold: str) -> float:
     words, gold_words = text.split(), gold.split()
     if not words or not gold_words:
         return 0.0
-    lengths = [0] * (len(gold_words) + 1)  # of the common subsequence with each prefix of the gold text
+    lengths = [0] * (len(gold_words) + 1)  # lengths of the common subsequence with each prefix of the gold text
     for word in words:
         diagonal = 0
         for n, gold_word in enumerate(gold_words, start=1):

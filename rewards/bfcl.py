@@ -66,7 +66,7 @@ class Bfcl(Reward):
     """
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Judge a finished episode. Raises: JudgeError for a task without this truth."""
+        """Judge a finished episode. Raises: JudgeError if the task has no such truth."""
         truth = episode.task.truth
         kind = truth.get("kind") if isinstance(truth, dict) else None
         if kind not in ("calls", "no_call", "some_call"):
@@ -82,7 +82,9 @@ class Bfcl(Reward):
 
     @staticmethod
     def accepts(task: Task, calls: Sequence[Call]) -> bool:
-        """Return whether the calls are those that a `calls` task asks for. Raises: JudgeError if it lists none."""
+        """Return whether the calls are those that a `calls` task requires. Raises: JudgeError if it lists
+        none.
+        """
         return all_fit(calls, accepted_calls(task))
 
 
@@ -99,7 +101,7 @@ def all_fit(calls: Sequence[Call], accepted: Sequence[AcceptedCall]) -> bool:
 
 
 def accepted_calls(task: Task) -> list[AcceptedCall]:
-    """Return the calls that a task asks for. Raises: JudgeError if the truth lists none."""
+    """Return the calls that a task requires. Raises: JudgeError if the truth lists none."""
     try:
         calls = [
             AcceptedCall(
@@ -132,7 +134,7 @@ def _fits(value: Any, accepted: Sequence[Any], kind: str, items: str | None) -> 
         return False
     named = _type_of(accepted)
     if type(value) is not expected or (named is not None and named is not expected):
-        return value in accepted  # a variable stands for the value
+        return value in accepted  # a variable is accepted as the value
     if expected is dict:
         return any(_dict_fits(value, each) for each in accepted if each != LEFT_OUT)
     if expected is list and of_items is dict:

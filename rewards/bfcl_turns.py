@@ -17,10 +17,10 @@ MAX_STEPS = 20
 class BfclTurns(Reward):
     """For `agentgym/function-turns-v1`: `truth["turns"]` has `state` and `results`, digests, for each turn.
 
-    A turn without results in the truth is not compared: the agent lacks necessary information there. In every other
-    turn the agent must have made a call, the final state must be the expected one, and all expected results must be
-    among the episode's results so far. Outcome components: `success`, 1.0 if all turns are right; `progress`, the share
-    of turns before the first wrong one, with weight 0.
+    A turn without results in the truth is not compared, because the agent does not have the necessary information yet.
+    In every other turn the agent must have made a call, the final state must be the expected one, and all expected
+    results must be among the episode's results so far. Outcome components: `success`, 1.0 if all turns are right;
+    `progress`, the share of turns before the first wrong one, with weight 0.
 
     Source: BFCL, Patil et al. 2025 (ICML), multi-turn: state-based and response-based evaluation, as the package
         `bfcl-eval` 2026.3.23 computes it; tests compare the verdicts.
@@ -31,7 +31,7 @@ class BfclTurns(Reward):
     def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode.
 
-        Raises: JudgeError for a task without this truth.
+        Raises: JudgeError if the task has no such truth.
         """
         truth = episode.task.truth
         try:

@@ -15,12 +15,12 @@ from agentgym.reward import Components, validate_components
 
 
 class BoundedSteps(Reward):
-    """Turn component `step`: a component of another reward, clipped or as differences.
+    """Turn component `step`: a component of another reward, clipped or as the difference to the next turn.
 
     Args:
         reward: scores the steps: a Reward or a registered name. component: its turn component to use; a turn without it
             scores 0.
-        mode: `delta` or `clip`. threshold: eta, in units of the component; a step that reaches it costs nothing.
+        mode: `delta` or `clip`. threshold: eta, in units of the component; a step that reaches it is not penalised.
         options: arguments of the reward's constructor.
     """
 

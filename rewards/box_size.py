@@ -12,7 +12,8 @@ class BoxSize(Reward):
     """Outcome component `box_size`, 0 to 1: the ratio of the shorter to the longer width, times that of the heights.
 
     A box whose centre misses the target gets 0. An episode without a box has no component.
-    Source: the size constraint beside hit and IoU is from GUI-G1, Zhou et al. 2025, arXiv:2505.15810; this product is
+    Source: the size constraint, in addition to hit and IoU, is from GUI-G1, Zhou et al. 2025, arXiv:2505.15810; this
+        product is
         our choice: it is 1 only for the right size and does not depend on the position of the box.
     """
 

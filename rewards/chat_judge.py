@@ -1,4 +1,5 @@
-"""Ask a chat model for a verdict, or for quotes: fenced texts, a strict last line, a cache, and bounded concurrency.
+"""Asks a chat model for a verdict or for quotes, with fenced texts, a strict last line, a cache and limited
+concurrency.
 
 The judged text was written by a policy that the verdict rewards, so it may try to mislead the judge. Therefore each
 text is put between markers with a hash of all texts, which no text can contain, and the judge is told that everything
@@ -104,9 +105,9 @@ class ChatJudge:
     async def quotes(
         self, question: str, texts: Mapping[str, str], keys: Sequence[str], *, written: Collection[str] = ()
     ) -> Quotes:
-        """Return quotes from the texts, by key, as the judge copied them; none if the texts prevent an answer.
+        """Return quotes from the texts by key, as the judge wrote them; empty if the texts prevent an answer.
 
-        Args: `written` as in `verdict`. Raises: JudgeError as `verdict`.
+        Args: `written` as in `verdict`. Raises: JudgeError, as `verdict` does.
         """
         rules = f"{RULES}{QUOTING.format(keys=json.dumps(list(keys)))}"
         expected = f"it should end in one JSON object of lists of quotes, {', '.join(keys)}"
@@ -141,7 +142,7 @@ class ChatJudge:
     async def text(self, question: str, texts: Mapping[str, str], *, written: Collection[str] = ()) -> str:
         """Return the judge's own words about the texts; empty for texts that it refuses.
 
-        Args: `written` as in `verdict`. Raises: JudgeError as `verdict`.
+        Args: `written` as in `verdict`. Raises: JudgeError, as `verdict` does.
         """
         policy = self._judge()
 
@@ -183,7 +184,7 @@ class ChatJudge:
         return self._policy
 
     def _limit(self) -> asyncio.Semaphore:
-        """Return the semaphore of the running event loop, because a semaphore belongs to one loop."""
+        """Return the running event loop's semaphore: each loop needs its own."""
         loop = asyncio.get_running_loop()
         if self._semaphore is None or self._loop is not loop:
             self._loop, self._semaphore = loop, asyncio.Semaphore(self.concurrency)

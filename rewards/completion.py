@@ -29,7 +29,7 @@ class Completion(Reward):
     `tests_passed`, `exact` and `similarity` have weight 0.
 
     Args:
-        cpu_s: processor seconds of the hidden tests. backend: makes the judge's sandboxes.
+        cpu_s: processor seconds of the hidden tests. backend: creates the judge's sandboxes.
     """
 
     weights: Mapping[str, float] = {"nearer": 0.3, "tests_passed": 0.0, "exact": 0.0, "similarity": 0.0}

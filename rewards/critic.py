@@ -17,11 +17,11 @@ CRITIQUE = (
 
 
 class CritiqueByModel(Reward):
-    """Feedback on an episode by a chat model, which sees what the agent saw and what it earned, never the truth.
+    """Feedback on an episode by a chat model, which is shown the episode and its rewards, but not the truth.
 
-    Use it beside the reward that judges: `[reward] also = ["critic"]`. `Attempts(feedback="text")` then guides the next
-    attempt, and the gatherer `refined` asks it about failures. A model can be misled, and does not repeat itself: an
-    episode of several attempts with its feedback cannot be replayed.
+    Use it together with the reward that judges: `[reward] also = ["critic"]`. `Attempts(feedback="text")` then guides
+    the next attempt, and the gatherer `refined` asks it about failures. A model can be misled, and its answers vary, so
+    an episode of several attempts with its feedback cannot be replayed.
     Source: guidance from failures, Agent-RLVR, Da et al. 2025, arXiv:2506.11425; the prompt is ours.
 
     Args:
@@ -32,7 +32,7 @@ class CritiqueByModel(Reward):
         self.judge = judge if isinstance(judge, ChatJudge) else ChatJudge(judge, **options)
 
     async def feedback(self, episode: Trajectory) -> str:
-        """Say what went wrong in an attempt. Raises: JudgeError if the model cannot be asked."""
+        """Return feedback on an attempt's faults. Raises: JudgeError if the model cannot be asked."""
         opening = len(episode.opening)
         lines = [f"{message.role}: {_line(message)}" for message in episode.messages()[opening:]]
         judged = ", ".join(f"{name} {value:g}" for name, value in episode.outcome.items())

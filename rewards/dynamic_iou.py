@@ -1,4 +1,4 @@
-"""`dynamic_iou`: how well a box fits, paid only above a threshold that rises during training."""
+"""`dynamic_iou`: how well a box fits; 0 below a threshold that rises during training."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .boxes import answered_box, overlap, true_box
 
 
 class DynamicIoU(Reward):
-    """Outcome component `dynamic_iou`: overlap with `truth["box"]`, 0 to 1, where it reaches the threshold, else 0.
+    """Outcome component `dynamic_iou`: overlap with `truth["box"]`, 0 to 1, if it reaches the threshold, else 0.
 
-    An episode without a box gets 0. Outside of training the last threshold applies.
-    Source: V-Triune, Ma et al. 2025, arXiv:2505.18129, section 3.3; thresholds and shares as there.
+    An episode without a box gets 0. Outside training, the last threshold applies.
+    Source: V-Triune, Ma et al. 2025, arXiv:2505.18129, section 3.3; with its thresholds and shares.
 
     Args:
         thresholds: rising thresholds in [0, 1]. until: for each threshold but the last, the share of training at which

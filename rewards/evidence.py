@@ -15,12 +15,12 @@ _PASSAGE = re.compile(r'Doc \d+\(Title: "(.*?)"\) ')
 
 
 class Evidence(Reward):
-    """Pays for each gold page once, in the turn that first reads it: 1/n for n pages.
+    """Rewards each of n gold pages once with 1/n, in the turn that first reads it.
 
     Gold pages are the titles in `truth["pages"]`, a list or the keys of an object; a task without them has no
     component. A page counts as read when `open` or `follow` showed it, or when a retriever returned it as a whole
     passage; a search result that lists it is not enough. Titles are read from the first line of a result, or from the
-    beginning of a passage, so that a page cannot pose as another one in its text.
+    beginning of a passage, so that a page's text cannot pretend to be another page.
 
     Source of the idea: the evidence-selection reward of ARENA (Ren et al. 2025) and of other trained readers.
     """

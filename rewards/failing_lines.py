@@ -1,4 +1,4 @@
-"""`failing_lines`: mark the lines of an agent's code that a failing test named, as spans. Adds no reward."""
+"""`failing_lines`: marks, as spans, the lines of an agent's code that a failing test named. Adds no reward."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from agentgym import Call, Result, Reward, Trajectory, Turn
 from agentgym.trajectory import Span
 
 NAMED = re.compile(r"^(?!  got ).*\((?:candidate\.py, )?line (\d{1,6})\)$", re.MULTILINE)
-"""How the tool `test` of agentgym/code-v1 reports a test, or the loading of the code, that raised an error in it."""
+"""Matches the report of the tool `test` of agentgym/code-v1 on an error in the code, during a test or while loading."""
 LINES = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
-"""As Python counts them: `splitlines` would also split at form feeds."""
+"""Matches the line ends that Python counts; `splitlines` would also split at form feeds."""
 
 
 class FailingLines(Reward):

@@ -1,4 +1,4 @@
-"""Read the final answer or submission of an episode. All rewards use these functions."""
+"""Reads the final answer or submission of an episode, for all rewards."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def final_answer(episode: Trajectory, argument: str = "text") -> str | None:
     """Return the text of the agent's answer; None if it never answered.
 
     This is the argument of the first final call that succeeded or, without such a call, the text of a last message that
-    has no calls and ended the episode. So the first of several answers counts, and a refused one does not.
+    has no calls and ended the episode. So the first of several answers counts, and refused answers do not count.
     """
     if (final := final_call(episode)) is None:
         return last_words(episode)

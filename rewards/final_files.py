@@ -16,18 +16,18 @@ CHECKS = ("files", "runs", "tests", "holds", "lacks")
 
 
 class FinalFiles(Reward):
-    """Outcome components `success` (every check holds) and `checks_passed` (the fraction that does).
+    """Outcome components `success` (every check passes) and `checks_passed` (the share that does).
 
     Judged on a copy of the files in fresh sandboxes that the agent never touched. The truth has one or more of
         files: the expected contents by path; None for a file that must not exist.
         holds, lacks: lists of [path, text]: the file must, or must not, contain the text.
         runs: {"command" or "argv", "stdin", "stdout"}: shell commands and their expected output.
         tests: assertions such as `assert total([1]) == 1`, which run after the Python code `truth["imports"]`.
-    Expected values are compared outside of every sandbox. `checks_passed` has weight 0.
+    Expected values are compared outside every sandbox. `checks_passed` has weight 0.
 
     Args:
         cpu_s: processor time of each command, and of all assertions together. timeout_s: wall time of each.
-        backend: makes the judge's sandboxes; a name or a Backend.
+        backend: creates the judge's sandboxes; a name or a Backend.
     """
 
     weights: Mapping[str, float] = {"checks_passed": 0.0}
@@ -48,7 +48,7 @@ class FinalFiles(Reward):
         return {SUCCESS: float(all(passed)), "checks_passed": sum(passed) / len(passed)}
 
     async def judge(self, files: SubmittedFiles, truth: Mapping[str, Any]) -> list[bool]:
-        """Return which checks hold: of contents, then runs, then tests. Raises: JudgeError."""
+        """Return whether each check passes: of contents, then runs, then tests. Raises: JudgeError."""
         passed = [_matches(files.text(path), expected) for path, expected in truth.get("files", {}).items()]
         for name, expected in (("holds", True), ("lacks", False)):
             for path, text in truth.get(name, ()):

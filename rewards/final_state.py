@@ -1,4 +1,4 @@
-"""`final_state`: replay the episode's calls in a fresh environment and ask it for the verdict."""
+"""`final_state`: replays the episode's calls in a fresh environment and asks it for the verdict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEVER_RUN = (
     ResultStatus.OVER_BUDGET,
     ResultStatus.BY_PROGRAM,
     ResultStatus.MALFORMED,
-    ResultStatus.UNKNOWN_TOOL,  # perhaps of a role that lacks some tools
+    ResultStatus.UNKNOWN_TOOL,  # a team's role may lack some tools
 )
 
 

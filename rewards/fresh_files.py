@@ -1,7 +1,7 @@
-"""Run commands on submitted files in a fresh sandbox, and compare their output in this process.
+"""Runs commands on submitted files in a fresh sandbox, and compares their output in this process.
 
-The expected output never enters the sandbox, so a submission cannot read it. Whatever a submission does to the programs
-around it (a planted conftest.py or sitecustomize.py, an exit status, a printed marker), it must compute the output.
+The expected output never enters the sandbox, so a submission cannot read it. Tricks such as a planted conftest.py or
+sitecustomize.py, an exit status or a printed marker do not help: the submission must compute the output.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .final_answer import final_call
 
 SPEC = SandboxSpec(memory_mib=512, processes=64, disk_mib=64, preload=("json",))
 MAX_OUTPUT = 2**20
-AT_ONCE = 200  # file names on one command line
+AT_ONCE = 200  # number of file names on one command line
 MARK = "Submitted: "
 
 
@@ -76,12 +76,13 @@ def lines_of(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class FreshSandbox:
-    """Makes fresh sandboxes with files in them.
+    """Creates fresh sandboxes with files in them.
 
     Attributes:
         backend: a name or a Backend.
         timeout_s: wall time of each command.
-        cpu_s: processor seconds of each command. Unlike wall time, they do not fail a right program on a busy host.
+        cpu_s: processor seconds of each command. Unlike a limit on wall time, this does not fail a right program on a
+            busy host.
     """
 
     backend: str | Backend = "namespaces"
@@ -114,10 +115,10 @@ class FreshSandbox:
     async def verdicts(
         self, files: SubmittedFiles, commands: Sequence[Command], *, build: Sequence[str] = ()
     ) -> list[bool]:
-        """Run the commands in order in one sandbox and return whether each holds; all False if the build fails.
+        """Run the commands in order in one sandbox and return whether each passes; all False if the build fails.
 
         If the sandbox breaks, everything is run once more in a new one. If the new one breaks as well, the submission
-        has failed. Raises: JudgeError if a sandbox breaks even without a submission, or lacks a program.
+        has failed. Raises: JudgeError if a sandbox breaks even without a submission, or has no program to build.
         """
         failed = [False] * len(commands)
         return await judge_submission(lambda: self._verdicts(files, commands, build), self.check_works, failed)

@@ -16,7 +16,7 @@ class GuiAction(Reward):
 
     For example ["click", [10, 20, 60, 40]], ["type", "Oslo"], ["back"].
     Components: `action_type`, 1.0 for the right kind; `action_argument`, 1.0 for the right kind with a point in the box
-    or the same text, and always for an action without either; `success` for both. The first two have weight 0.5.
+    or the same text, and always for an action without argument; `success` for both. The first two have weight 0.5.
     Source: rule rewards of UI-R1, Lu et al. 2025, arXiv:2503.21620, section 3.2; as a reward for inverse dynamics
         UIShift, Gao et al. 2025, arXiv:2505.12493.
     """

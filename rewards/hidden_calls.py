@@ -27,7 +27,7 @@ MAX_CODE = 200_000
 
 
 class HiddenCalls(Reward):
-    """Outcome components `success` (every value is right) and `calls_passed` (the fraction that is).
+    """Outcome components `success` (every value is right) and `calls_passed` (the share of right values).
 
     The task's `parameters["function"]` and `parameters["languages"]` declare the function; the final call's argument
     `language` names its language, by default the first. `truth["calls"]` is a list of {"arguments", "value"}; numbers
@@ -39,7 +39,7 @@ class HiddenCalls(Reward):
 
     Args:
         cpu_s: processor seconds for all calls together. timeout_s: wall seconds for all calls, for code that sleeps.
-        backend: makes the judge's sandboxes; a name or a Backend.
+        backend: creates the judge's sandboxes; a name or a Backend.
         argument: the final tool's argument that holds the code.
     """
 
@@ -81,7 +81,7 @@ class HiddenCalls(Reward):
         return {SUCCESS: float(all(passed)), "calls_passed": sum(passed) / len(passed)}
 
     async def task_fault(self, task: Task) -> str:
-        """Report a reference in the truth that fails, and the call that shows it. Raises: JudgeError."""
+        """Return the call at which the truth's reference fails; empty if the reference passes. Raises: JudgeError."""
         truth = task.truth if isinstance(task.truth, dict) else {}
         reference = truth.get("reference")
         if not isinstance(reference, str) or not reference.strip() or not truth.get("calls"):

@@ -53,13 +53,13 @@ class HiddenTest:
     """One assertion: the call is evaluated together with the submission, the expected value separately."""
 
     call: str
-    expected: str | None  # None: the call's value must be truthy
+    expected: str | None  # None if the call's value only must be truthy
     negated: bool = False
-    relation: str = "=="  # between the call's value and the expected one
+    relation: str = "=="  # compares the call's value with the expected one
 
 
 class HiddenTests(Reward):
-    """Outcome components `success` (every test passed) and `tests_passed` (the fraction that did).
+    """Outcome components `success` (every test passed) and `tests_passed` (the share that did).
 
     The tests are `truth["tests"]`: assertions such as `assert f(2) == 4`, `assert f(2) <= 4`, `assert f(2)` or
     `assert not f(2)`. A test program is given as `truth["check"]` and `truth["entry_point"]` instead (see
@@ -67,10 +67,10 @@ class HiddenTests(Reward):
     the first final call that succeeded; without one both components are 0. `tests_passed` has weight 0.
 
     Args:
-        cpu_s: processor seconds for loading the code and all calls together; a test that is not reached fails. Unlike
-            wall time, they do not fail right code on a busy host.
+        cpu_s: processor seconds for loading the code and all calls together; a test that is not reached fails. Unlike a
+            limit on wall time, this does not fail right code on a busy host.
         timeout_s: wall seconds, for code that sleeps.
-        backend: makes the judge's sandboxes; a name or a Backend.
+        backend: creates the judge's sandboxes; a name or a Backend.
         argument: the final tool's argument that holds the code.
     """
 
@@ -87,7 +87,7 @@ class HiddenTests(Reward):
         self.cpu_s, self.timeout_s, self.backend, self.argument = cpu_s, timeout_s, backend, argument
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Judge a finished episode. Raises: JudgeError when the tests are unusable or no sandbox would run them."""
+        """Judge a finished episode. Raises: JudgeError if the tests are unusable or no sandbox runs them."""
         truth = episode.task.truth
         if not isinstance(truth, dict) or not (truth.get("tests") or truth.get("check")):
             raise JudgeError(
@@ -102,9 +102,10 @@ class HiddenTests(Reward):
         return {SUCCESS: float(all(passed)), "tests_passed": sum(passed) / len(passed)}
 
     async def feedback(self, episode: Trajectory) -> str:
-        """Return the first failing test of a training task; for other tasks only the number, so that tests stay hidden.
+        """Return the first failing test of a training task; for other tasks only the number of failed tests, so that
+        tests stay hidden.
 
-        It judges the submission again. Raises: as `outcome`.
+        It judges the submission again. Raises: the errors of `outcome`.
         """
         code, truth = submitted_text(episode, self.argument), episode.task.truth
         if code is None:
@@ -122,7 +123,7 @@ class HiddenTests(Reward):
     async def judge(
         self, code: str, tests: Sequence[str], *, setup: str = "", files: Mapping[str, bytes] | None = None
     ) -> list[bool]:
-        """Return whether each assertion holds for the code, which is put beside `files`. Raises: JudgeError."""
+        """Return whether each assertion holds for the code, which is put next to `files`. Raises: JudgeError."""
         parsed = [take_apart(test) for test in tests]
         if len(code) > MAX_CODE:
             return [False] * len(parsed)
@@ -179,7 +180,7 @@ def take_apart(test: str) -> HiddenTest:
     """Split `assert call == expected`. Raises: JudgeError if the text is not such an assertion."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an escape such as "\\w" in somebody's test is not our concern
+            warnings.simplefilter("ignore")  # an invalid escape such as "\\w" in the test does not matter here
             body = ast.parse(test.strip()).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise JudgeError(f"The hidden test {test[:80]!r} is not valid Python: {error}") from error
@@ -205,7 +206,9 @@ def _holds(test: HiddenTest, value: Any, expected: Any) -> bool:
     if test.relation == "==":
         return same(value, expected)
     if test.relation == "!=":
-        return same(value, value) and not same(value, expected)  # an object of unknown kind proves nothing
+        return same(value, value) and not same(
+            value, expected
+        )  # an object of unknown kind counts as neither equal nor different
     pair = _ordered(value, expected)
     return pair is not None and ORDERS[test.relation](*pair)
 

@@ -1,7 +1,8 @@
 """`http_judge`: an HTTP service judges the episode.
 
 The request is `{"task": {id, prompt, truth}, "answer": ..., "messages": [...], "stop_reason": ...}`, the response
-`{"components": {"success": 1.0, ...}}`. The request contains the truth: run the service where the truth may be known.
+`{"components": {"success": 1.0, ...}}`. The request contains the truth: run the service on a machine that may know the
+truth.
 Source: verifier server of V-Triune, Ma et al. 2025, arXiv:2505.18129, section 3.2.
 """
 
@@ -36,7 +37,7 @@ class HttpJudge(Reward):
     """Outcome components as the service at `url` returns them.
 
     If the service refuses an episode, or returns no components for it, but judges the same task with a harmless answer,
-    the episode gets that answer's components, none above 0: it has prevented a verdict.
+    the episode gets that answer's components, none above 0, because it has prevented a verdict.
 
     Args:
         url: base URL of the service. path: the path that accepts episodes.

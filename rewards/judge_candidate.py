@@ -1,7 +1,7 @@
 """Runs in the submission's sandbox and answers the calls of tests that run in another sandbox.
 
-Standard library only: this module is sent to the sandbox as a guest module, with `judge_values.py`. The submission
-can take over this whole process, but it can only send return values and never sees an expected value.
+Uses only the standard library, because it is sent to the sandbox as a guest module, with `judge_values.py`. The
+submission may control this whole process, but it can only send return values and never sees an expected value.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Runs the tests in a sandbox that the submission never enters; `remote_check.py` forwards the calls.
 
-Standard library only: this module is sent to the sandbox as a guest module, with `judge_values.py`. Messages are
+Uses only the standard library, because it is sent to the sandbox as a guest module, with `judge_values.py`. Messages
+are
 JSON lines: each call of the candidate is written, its answer is read, and the verdict is written at the end.
 """
 

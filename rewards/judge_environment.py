@@ -1,4 +1,4 @@
-"""A fresh environment of the task's kind, for rewards that run something the agent cannot have tampered with."""
+"""A fresh environment of the task's kind, which the agent cannot have manipulated, for rewards that run something."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Runs in the judge's fresh sandbox: evaluates calls on a submission and reports their values as plain data.
 
-Standard library only: the source of this module is sent to the sandbox, and the judge imports `encode` from it. The
-process holds the submission and the calls but never an expected value, so a submission that takes over the process can
-only report values that it can compute.
+Uses only the standard library, because its source is sent to the sandbox; the judge imports `encode` from it. The
+process holds the submission and the calls but never an expected value, so even a submission that controls the process
+can only report values that it can compute.
 """
 
 from __future__ import annotations

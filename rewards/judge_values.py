@@ -1,6 +1,6 @@
-"""Convert plain Python values to JSON-compatible data and back, without loss.
+"""Converts plain Python values to JSON-compatible data and back, without loss.
 
-Standard library only: the source of this module is sent to the judge's sandboxes. Unpacked values consist of built-in
+Uses only the standard library, because its source is sent to the judge's sandboxes. Unpacked values consist of built-in
 types, so an `__eq__` that is always true, a lazy object or a subclass cannot pass through.
 """
 
@@ -40,7 +40,7 @@ def pack(value: Any, depth: int = 0) -> Any:
 
 
 def unpack(data: Any, depth: int = 0) -> Any:
-    """Return the inverse of `pack`. Raises: NoPlainValue for data that `pack` never makes."""
+    """Return the value that `pack` converted. Raises: NoPlainValue for data that `pack` never makes."""
     if data is None or data is True or data is False:
         return data
     try:

@@ -1,4 +1,4 @@
-"""`judged_spans`: a chat model quotes what is right and wrong in each turn's text, as spans."""
+"""`judged_spans`: a chat model quotes right and wrong pieces of each turn's text, which become spans."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CRITICISE = (
 
 
 class JudgedSpans(Reward):
-    """Spans on the pieces of a turn that a chat model quotes: value 1 for right ones, -1 for wrong ones. No components.
+    """Spans on the pieces of a turn that a chat model quotes: 1 for right pieces, -1 for wrong ones. No components.
 
     The wrapper `span_weighted(turns='signed')` then gives the credit of a rewarded turn to its right pieces, and the
     blame for a punished one to its wrong pieces. A quote that does not occur exactly once in the text is dropped. The
@@ -29,7 +29,7 @@ class JudgedSpans(Reward):
         judge: a Policy, the name and options of one, or a ChatJudge. options: see ChatJudge.
         tool, argument: the calls, and their text argument, to criticise; without a tool, the text of each turn.
     Source: after Text2Grad, Wang et al. 2025, arXiv:2505.22338, whose annotated critiques also end in exact quotes; the
-        question is our own, and there a model fine-tuned on such critiques answers it.
+        question is our own, and Text2Grad asks a model fine-tuned on such critiques.
     """
 
     def __init__(self, judge: JudgeConfig = None, *, tool: str = "", argument: str = "code", **options: object) -> None:

@@ -14,7 +14,7 @@ from .needed_success import succeeded
 
 
 class Overlong(Reward):
-    """Outcome component `overlong`: 0 up to limit - margin tokens, falling to -1 at the limit, and -1 beyond it.
+    """Outcome component `overlong`: 0 up to limit - margin tokens, falling to -1 at the limit, and -1 above it.
 
     Source: soft overlong punishment, DAPO, Yu et al. 2025, arXiv:2503.14476, equation 13.
 

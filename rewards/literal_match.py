@@ -29,7 +29,7 @@ class LiteralMatch(Reward):
         self.argument = argument
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Judge a finished episode. Raises: JudgeError if the task has no gold answer, or one that is not a literal."""
+        """Judge a finished episode. Raises: JudgeError if the task has no gold answer, or if it is not a literal."""
         golds = [literal(gold) for gold in gold_answers(episode, "literal_match")]
         if None in golds:
             raise JudgeError(f"{episode.task.id}: truth['answer'] is not a Python literal. Write text with its quotes.")
@@ -43,7 +43,7 @@ def literal(text: str) -> tuple[Any, ...] | None:
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an escape such as "\\w" in an answer is not our concern
+            warnings.simplefilter("ignore")  # an invalid escape such as "\\w" in the answer does not matter here
             return _exact(ast.literal_eval(text.strip()))
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None

@@ -77,9 +77,8 @@ class CoReward(MajorityVote):
     """Outcome components `vote` and `agreement` as in majority_vote, but the label comes from the other phrasing.
 
     Two tasks with the same question in different words have the same `truth["pair"]`, and the sampler `paired` draws
-    them in the same step.
-    Each group waits for the other's majority answer, at most as long as a judge may take. Agreeing with oneself earns
-    nothing.
+    them in the same step. Each group waits for the other's majority answer, at most as long as a judge may take.
+    Agreement within one group earns nothing.
     Source: Co-Reward, Zhang et al. 2025, arXiv:2508.00410, section 3.
     """
 

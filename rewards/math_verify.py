@@ -2,7 +2,7 @@
 
 Published results on mathematics often use this library. It evaluates what it parses (with sympy), and the answer may be
 hostile, so it runs in a fresh sandbox. An answer that takes over this sandbox could forge the verdict; therefore the
-component has weight 0. Let `symbolic_maths`, which never executes an answer, decide, and inspect where the two differ.
+component has weight 0. Judge with `symbolic_maths`, which never executes an answer, and inspect the differences.
 Source: Math-Verify (Kydlicek, Hugging Face), https://github.com/huggingface/Math-Verify.
 """
 
@@ -47,7 +47,7 @@ class MathVerify(Reward):
 
     Args:
         argument: the final tool's argument that holds the answer.
-        timeout_s: wall seconds of one comparison. backend: makes the sandboxes; a name or a Backend.
+        timeout_s: wall seconds of one comparison. backend: creates the sandboxes; a name or a Backend.
     """
 
     weights: Mapping[str, float] = {"math_verify": 0.0}
@@ -69,7 +69,7 @@ class MathVerify(Reward):
         return {"math_verify": float(await self.agrees(answer, gold))}
 
     async def agrees(self, answer: str, gold: Sequence[str]) -> bool:
-        """Return whether the library finds an answer equal to one of the gold answers. Raises: as `outcome`."""
+        """Return whether the library finds an answer equal to one of the gold answers. Raises: as `outcome` does."""
         if find_spec("math_verify") is None:
             raise MissingExtraError(
                 "The reward math_verify needs the package Math-Verify, which is not installed. Run: "

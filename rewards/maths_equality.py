@@ -1,8 +1,8 @@
-"""Compare two mathematical answers: exactly as fractions if they consist of numbers, otherwise by value.
+"""Compares two mathematical answers: exactly as fractions if they consist of numbers, otherwise by value.
 
-Expressions are evaluated at pseudo-random points from a hash of both answers. Different analytic functions agree there
-with probability 0, and no simplification is needed (identity testing: Schwartz 1980, J. ACM 27(4), for polynomials).
-Every intermediate value is bounded, so that 9**9**9**9 costs nothing and counts as no answer.
+Expressions are evaluated at pseudo-random points from a hash of both answers. Different analytic functions have equal
+values there with probability 0, so no simplification is needed (identity testing: Schwartz 1980, J. ACM 27(4), for
+polynomials). Every intermediate value is bounded, so that 9**9**9**9 costs nothing and counts as no answer.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Unanswerable(ArithmeticError):
 
 
 def same(left: Tree, right: Tree, *, tolerance: float = 1e-9) -> bool:
-    """Return whether two trees mean the same.
+    """Return whether two trees are mathematically equal.
 
     Whole numbers and fractions are compared exactly, other numbers and expressions to a relative `tolerance`. Sets,
     lists of solutions and unions are unordered; tuples, intervals and matrices are ordered. `x = 5` equals `5`,
     and `y = 2x` equals `2x`; equations in several symbols are equal up to a constant factor.
-    Raises: MissingExtraError without mpmath, if numbers and fractions alone do not decide.
+    Raises: MissingExtraError without mpmath, if the trees are not only numbers and fractions.
     """
     left, right = _bare(left), _bare(right)
     if (left[0] == "relation") != (right[0] == "relation"):
@@ -146,7 +146,7 @@ def _same_relation(left: Tree, right: Tree, tolerance: float) -> bool:
 
 
 def _fraction(tree: Tree) -> Fraction | None:
-    """Return the exact value of a tree of numbers and the four operations; None for any other or a too large tree."""
+    """Return the exact value of a tree of numbers and the four operations; None for other or too large trees."""
     kind, *parts = tree
     if kind == "num":
         return Fraction(parts[0]) if len(parts[0]) <= 400 else None
@@ -211,7 +211,7 @@ def _symbols(tree: Tree) -> frozenset[str]:
 
 
 def _points(names: list[str], trees: tuple[Tree, Tree], count: int) -> list[dict[str, Any]]:
-    """Return positive and negative values of the symbols, from a hash of both trees."""
+    """Return positive and negative values of the symbols, chosen by a hash of both trees."""
     rng = random.Random(hashlib.sha256(repr(trees).encode()).digest())
     context = _context()
     return [
@@ -264,7 +264,7 @@ def _function(name: str, argument: Any) -> Any:
     if name in ("exp", "sinh", "cosh", "tanh") and abs(argument) > MAX_BITS / 2:
         raise Unanswerable(f"{name} of so large a number cannot be computed")
     if name == "log":
-        name = "ln"  # the mathematicians' notation; log base ten is written with its base
+        name = "ln"  # mathematicians' log; a log of base ten is written with its base
     return getattr(context, {"abs": "fabs", "arcsin": "asin", "arccos": "acos", "arctan": "atan"}.get(name, name))(
         argument
     )
@@ -299,7 +299,7 @@ def _bounded(number: Any) -> Any:
 
 @cache
 def _context() -> Any:
-    """Return an mpmath context of our own, because changing the global precision would affect other code."""
+    """Return a separate mpmath context, because changing the global precision would affect other code."""
     try:
         from mpmath.ctx_mp import MPContext
     except ModuleNotFoundError as error:

@@ -1,7 +1,7 @@
-"""Parse a mathematical answer, in LaTeX or plain notation, into a tree of tuples. Nothing is evaluated.
+"""Parses a mathematical answer, in LaTeX or plain notation, into a tree of tuples. Nothing is evaluated.
 
-The parser is our own because the answer may be hostile: library parsers call `eval`. Length and depth are bounded, and
-any unknown token makes the whole text unreadable (NoMaths).
+We wrote the parser because the answer may be hostile, and library parsers call `eval`. Length and depth are limited,
+and any unknown token makes the whole text unreadable (NoMaths).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Parser:
         return self._tokens[self._at] if self._at < len(self._tokens) else None
 
     def _take(self, *expected: str) -> str | None:
-        """Consume and return the next token if it is one of these, else None."""
+        """Consume and return the next token if it is one of these; else return None."""
         if self.token is None or self.token not in expected:
             return None
         self._at += 1
@@ -69,7 +69,7 @@ class _Parser:
     def _relation(self) -> Tree:
         left = self._sum()
         if self._take("\\in", "\\to"):
-            return self._sum()  # `x in [1, 2]` gives the value of x
+            return self._sum()  # `x in [1, 2]` is read as the set of values of x
         chain: list[Any] = [left]
         while self.token in RELATIONS.values():
             chain += [self._take(*RELATIONS.values()), self._sum()]

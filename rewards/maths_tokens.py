@@ -1,4 +1,4 @@
-"""Split a mathematical answer, in LaTeX or plain notation, into tokens: numbers, names, commands and operators."""
+"""Splits a mathematical answer, in LaTeX or plain notation, into tokens: numbers, names, commands and operators."""
 
 # ruff: noqa: SIM905 - lists of words are read as words
 
@@ -186,7 +186,7 @@ def _words(word: str) -> list[str]:
     if word in FUNCTIONS or (word.casefold() in CONSTANTS and len(word) > 1) or word in GREEK:
         return ["\\" + (word.casefold() if word.casefold() in CONSTANTS else word)]
     if len(word) > 2:
-        for name in sorted((*FUNCTIONS, "pi"), key=len, reverse=True):  # `xsin`, `pir`: rare, and still readable
+        for name in sorted((*FUNCTIONS, "pi"), key=len, reverse=True):  # for `xsin` and `pir`: rare, but readable
             if word.endswith(name) and len(word) - len(name) <= 2:
                 return [*word[: -len(name)], "\\" + name]
         raise NoMaths(f"{word!r} is a word, not part of a formula")

@@ -14,13 +14,13 @@ from .fresh_files import lines_of
 
 
 class McpReward(Reward):
-    """Checks what a server returns at the end, and the answer: `success` (all hold), `checks_passed` (share, weight 0).
+    """Checks the server's final results, and the answer: `success` (all pass), `checks_passed` (share, weight 0).
 
     `truth` holds one or both of
         state: the expected results of the calls in the task's parameter `state`, in order. They are compared as data if
-            both are JSON, else as text without spaces at the ends of lines.
+            both are JSON, or else as text without spaces at line ends.
         answer: the expected answer, or a list of right ones; compared as in `answer_match`.
-    An episode that no final call has ended has failed.
+    An episode that did not end with a final call has failed.
     """
 
     weights: Mapping[str, float] = {"checks_passed": 0.0}

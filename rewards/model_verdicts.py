@@ -28,7 +28,7 @@ BETTER = "Which is the better answer to QUESTION: A or B? Length alone makes nei
 
 
 class _ModelJudge(Reward):
-    """Base of the rewards in this file, with their judge and the question shown to it."""
+    """Base of the rewards in this file, with the judge."""
 
     def __init__(self, judge: JudgeConfig = None, argument: str = "text", **options: Any) -> None:
         self.judge = judge if isinstance(judge, ChatJudge) else ChatJudge(judge, **options)
@@ -51,7 +51,7 @@ class EquivalenceJudge(_ModelJudge):
     """
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Judge a finished episode. Raises: JudgeError without gold, or if the model gives no verdict."""
+        """Judge a finished episode. Raises: JudgeError without a gold answer, or if the model gives no verdict."""
         gold = gold_answers(episode, "equivalence_judge")
         answer = final_answer(episode, self.argument)
         if answer is None or not answer.strip():
@@ -111,7 +111,7 @@ class PairwiseJudge(_ModelJudge):
     """Outcome component `preference`, 0 to 1: how often a chat model prefers the episode's answer to others.
 
     Each pair is shown in both orders. An answer wins (1) only if it is preferred in both; otherwise the pair ties
-    (0.5), so that a position bias of the judge decides nothing. An episode without an answer loses to any answer, and
+    (0.5), so that a position bias of the judge has no effect. An episode without an answer loses to any answer, and
     ties with another episode without one. Equal texts tie. A group of one has no component, unless it is compared with
     gold.
 
@@ -171,7 +171,7 @@ class PairwiseJudge(_ModelJudge):
 
 
 def _chosen(answers: Sequence[str]) -> int:
-    """Return the index of the reference answer: unpredictable for an agent, and the same for equal answers."""
+    """Return the index of the reference answer, unpredictable for agents, and the same for equal answers."""
     digest = hashlib.sha256("\x1f".join(answers).encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big") % len(answers)
 

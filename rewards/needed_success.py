@@ -1,4 +1,4 @@
-"""Whether another reward judged an episode a success, for group rewards that need it."""
+"""Reads another reward's `success`, for group rewards that need it."""
 
 from __future__ import annotations
 

@@ -20,10 +20,10 @@ _FENCE = re.compile(r"\A\s*```(?:diff|patch)?\n(.*?)\n?```\s*\Z", re.DOTALL)
 
 
 class PatchSimilarity(Reward):
-    """Outcome component `patch_similarity`, -1 to 1: the final unified diff against the gold one.
+    """Outcome component `patch_similarity`, -1 to 1: similarity of the final unified diff to the gold diff.
 
-    The gold diff is `truth["patch"]`, or `truth["gold"]` as of repository tasks. What the agent hands in is an argument
-    of the final tool or, where the environment makes the diff, the result of that tool.
+    The gold diff is `truth["patch"]`, or `truth["gold"]`, as in repository tasks. The agent's diff is an argument of
+    the final tool or, if the environment makes the diff, the result of that tool.
 
     Args:
         argument: the final tool's argument that holds the patch.

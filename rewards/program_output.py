@@ -14,18 +14,19 @@ from .fresh_files import Command, FreshSandbox, SubmittedFiles
 
 
 class ProgramOutput(Reward):
-    """Outcome components `success` (right on every input) and `runs_passed` (the fraction that is right).
+    """Outcome components `success` (right on every input) and `runs_passed` (the share of right runs).
 
-    The program is the text argument of the final call. The task's `parameters["program"]` gives the file it is written
-    to, the command that builds it (if any) and the command that runs it. `truth["runs"]` is a list of {"stdin",
+    The program is the text argument of the final call. The task's `parameters["program"]` gives the program's file, the
+    command that builds it (if any) and the command that runs it. `truth["runs"]` is a list of {"stdin",
     "stdout"}. The program is built and run in a fresh sandbox that never holds the expected outputs; they are compared
     in this process, line by line without trailing spaces. `runs_passed` has weight 0. If no run is right, a program
     that does nothing is also built and run: if it fails, the toolchain is broken, which raises JudgeError instead of
-    judging the submission. `parameters["program"]["harmless"]` gives such a program for a language without a known one.
+    judging the submission. `parameters["program"]["harmless"]` gives this program, for languages that have none built
+    in.
 
     Args:
-        cpu_s: processor time of each run. timeout_s: wall time of each, for programs that sleep.
-        backend: makes the judge's sandboxes; a name or a Backend.
+        cpu_s: processor time of each run. timeout_s: wall time of each, which stops programs that sleep.
+        backend: creates the judge's sandboxes; a name or a Backend.
         argument: the final tool's argument that holds the program.
     """
 

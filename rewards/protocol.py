@@ -11,15 +11,15 @@ from agentgym.reward import Components
 
 
 class ProtocolReward(Reward):
-    """Outcome component `protocol`: 1.0 if the turns of the episode keep the formula, else 0.0.
+    """Outcome component `protocol`: 1.0 if the turns of the episode satisfy the formula, else 0.0.
 
-    The turn component `protocol_step` is 0.0 for a turn that breaks the formula beyond repair, and 1.0 for others; it
-    has weight 0. Formulas are in linear temporal logic over finite traces: see agentgym.methods.protocol.
+    The turn component `protocol_step` is 0.0 for a turn after which the formula can no longer hold, and 1.0 for others;
+    it has weight 0. Formulas are in linear temporal logic over finite traces: see agentgym.methods.protocol.
 
     Args:
         formula: for example "U(not submit, test)": test before the first submit.
         ending_tools: tools whose call ends the episode.
-    Raises: ValueError for a formula that cannot be read.
+    Raises: ValueError if the formula cannot be read.
     """
 
     weights: Mapping[str, float] = {"protocol": 0.1, "protocol_step": 0.0}

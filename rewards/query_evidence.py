@@ -17,12 +17,12 @@ MAX_ROWS, MAX_CELLS = 5, 24
 
 
 class QueryEvidence(Reward):
-    """Pays each turn for the results of its queries, never twice for the same result.
+    """Rewards each turn for the results of its queries; a result counts only once.
 
     The task's chain of needed values is `truth["evidence"]` followed by `truth["answer"]`; n is its length.
 
     Components of a turn:
-        executed: 1/n for a turn with a new query that ran and returned a row; paid at most n times.
+        executed: 1/n for a turn with a new query that ran and returned a row; at most n times.
         evidence: 1/n for each newly reached link of the chain. A link is reached when a result has its value, or a
             later one (a join skips links), as a whole cell. A result of more than 5 rows or 24 cells does not count,
             because dumping a table finds no value; nor does a value that the query itself contains.

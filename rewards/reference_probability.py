@@ -1,6 +1,7 @@
 """`reference_probability`: the probability that the policy gives to the reference answer after its own reasoning.
 
-For tasks whose answers no rule can check. It rewards reasoning that leads to the reference, not the given answer.
+For tasks whose answers no rule can check. It rewards reasoning that leads to the reference; the agent's own answer does
+not matter.
 Source: RLPR, Yu et al. 2025, arXiv:2506.18254, section 3: the mean probability of the reference's tokens after the
 reasoning, minus the mean without any reasoning, clipped to 0 to 1.
 """
@@ -17,7 +18,7 @@ from .final_answer import final_answer, gold_answers
 
 
 class ReferenceProbability(Reward):
-    """Outcome components `reference_probability`, 0 to 1, debiased; and `reference_raw`, before that, of weight 0.
+    """Outcome components `reference_probability`, 0 to 1, debiased; and `reference_raw`, not debiased, of weight 0.
 
     The reference is `truth["answer"]`, written as a call of the final tool. An episode without token ids (from a script
     or an API) has neither component.
@@ -43,7 +44,7 @@ class ReferenceProbability(Reward):
     async def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode.
 
-        Raises: JudgeError without gold or a policy that can score; PolicyError if it fails.
+        Raises: JudgeError without a gold answer or a policy that can score; PolicyError if the policy fails.
         """
         gold = gold_answers(episode, "reference_probability")[0]
         if not has_tokens(episode):

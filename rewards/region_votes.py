@@ -1,4 +1,4 @@
-"""`region_votes`: judge points and boxes by the group's agreement, without a true box.
+"""`region_votes`: judges points and boxes by the group's agreement, without a true box.
 
 The region that most answers share may be wrong. Use this for screens without labels, and watch held-out `success`.
 """
@@ -19,7 +19,7 @@ MAX_CELLS = 2**22
 
 
 class RegionVotes(Reward):
-    """Outcome component `region_votes`, 0 to 1: how much of the group points at the same place as an episode.
+    """Outcome component `region_votes`, 0 to 1: the share of the group that points at the same place as an episode.
 
     Every answer is a region (for a point, the square around it) and gives one vote to each position inside it. The
     reward of a region is its mean number of votes, divided by the largest number of votes at any position. An episode
@@ -66,9 +66,9 @@ def densities(regions: Sequence[Box]) -> list[float]:
 
 
 def consensus(regions: Sequence[Box]) -> Box:
-    """Return the largest cell with the most votes, where the group points.
+    """Return the largest cell with the most votes.
 
-    Source: GUI-RC, as above, which uses the connected region of most votes; this is its largest cell.
+    Source: GUI-RC, in the paper above, uses the whole connected region with the most votes.
     """
     votes, widths, heights, _ = _cells(regions)
     xs, ys = _edges(regions)

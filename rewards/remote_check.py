@@ -1,4 +1,4 @@
-"""Run tests of any form in one sandbox against a function in another sandbox.
+"""Runs tests of any form in one sandbox against a function in another sandbox.
 
 A test such as HumanEval's is a program with loops, tolerances, random inputs and helper functions. It cannot be split
 into calls and values beforehand, and the submission could manipulate it if they shared a process. So the test runs in
@@ -34,7 +34,7 @@ class RemoteCheck:
     Attributes:
         cpu_s: processor seconds of the submission. timeout_s: wall seconds of all its answers together, and of each
             step of the check.
-        backend: makes both sandboxes; a name or a Backend.
+        backend: creates both sandboxes; a name or a Backend.
     """
 
     cpu_s: int = 10

@@ -1,6 +1,6 @@
 """`repetition`: penalties for repeated calls and repeated text.
 
-Source: n-gram repetition penalty, Yeo et al. 2025, arXiv:2502.03373, appendix; applying it to calls is ours.
+Source: n-gram repetition penalty, Yeo et al. 2025, arXiv:2502.03373, appendix; its application to calls is ours.
 """
 
 from __future__ import annotations

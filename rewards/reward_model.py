@@ -1,6 +1,6 @@
 """`reward_model`: a trained sequence classifier scores the answer, in this process.
 
-A learned score is easily exploited: bound it, gate it by a rule (see agentgym.Gate), and watch held-out success.
+A learned score is easily exploited: limit it, gate it by a rule (see agentgym.Gate), and watch held-out success.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class RewardModel(Reward):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Judge a finished episode. Raises: JudgeError if there is no model, or it gives no number."""
+        """Judge a finished episode. Raises: JudgeError without a model, or if it returns no number."""
         answer = final_answer(episode, self.argument)
         if self.path is None:
             raise JudgeError(

@@ -1,4 +1,4 @@
-"""`routed_answer`: the right answer, less what it cost. Outcome components `success` and `spent_cost`."""
+"""`routed_answer`: the right answer, minus its cost. Outcome components `success` and `spent_cost`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .spent_cost import SpentCost
 
 
 class RoutedAnswer(Combined):
-    """`answer_match`, and for right answers alone `spent_cost`: success - weight * min(1, cost / budget).
+    """`answer_match` and, only for right answers, `spent_cost`: success - weight * min(1, cost / budget).
 
     Args:
         weight: weight of the cost, at least 0; if it is large, the best policy asks no model. budget: the cost that

@@ -29,7 +29,7 @@ class Timing:
     """Measurements of one program.
 
     Attributes:
-        cpu_s: processor seconds, minus those of an empty program. values: by number of the call.
+        cpu_s: processor seconds, minus those of an empty program. values: the returned values by call number.
         started: number of processes that the program started.
     """
 
@@ -50,8 +50,9 @@ class Runtime(Reward):
 
     Args:
         best: the speedup, above 1, at which `faster` reaches 1.0.
-        rounds: measurements of each. least_s: shorter processor times are raised to this value, because they are noise.
-        cpu_s: limit of processor seconds per run. backend: makes the sandboxes.
+        rounds: number of measurements of each program. least_s: shorter processor times are raised to this value,
+            because they are noise.
+        cpu_s: limit of processor seconds per run. backend: creates the sandboxes.
         argument: the final tool's argument that holds the code.
     """
 
@@ -77,7 +78,7 @@ class Runtime(Reward):
         self.tests = HiddenTests(cpu_s=cpu_s, backend=backend, argument=argument)
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Judge a finished episode. Raises: JudgeError when there are no tests or no reference, or no sandbox works."""
+        """Judge a finished episode. Raises: JudgeError without tests or a reference, or if no sandbox works."""
         truth = episode.task.truth
         if not isinstance(truth, dict) or not truth.get("tests") or not truth.get("reference"):
             raise JudgeError(

@@ -19,7 +19,7 @@ _NUMBER = re.compile(
     r"(?:\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?|(?<![\w.])\.\d+)(?:e[+-]?\d{1,3}(?!\w))?",
     re.ASCII,
 )
-"""A number with its sign. A + or - is a sign only at the beginning of a word: 1914-1918 holds 1914 and 1918."""
+"""A number with its sign. A + or - is a sign only at the beginning of a word: 1914-1918 contains 1914 and 1918."""
 _SHARP = re.compile(r"(?<=[a-z])#")
 """A # after a letter, which changes the name, as in C#."""
 
@@ -42,14 +42,14 @@ class QuestionAnswered(AnswerMatch):
 
 
 def _marks_in(text: str) -> tuple[list[Fraction | None], int]:
-    """Return the numbers in a text in order, with their signs, and how many sharps follow letters."""
+    """Return the numbers in a text in order, with their signs, and the number of # signs that follow letters."""
     folded = fold_text(text)
     numbers = [comparison.read_number(number[0].replace(" ", "")) for number in _NUMBER.finditer(folded)]
     return numbers, len(_SHARP.findall(folded))
 
 
 class SearchReward(Combined):
-    """The answer (`success`, 1.0), with small rewards for pages read (0.3) and cited (0.1 for precision and recall)."""
+    """The answer (`success`, 1.0), with small rewards for gold pages read (0.3) and cited (0.1 for each measure)."""
 
     def __init__(self) -> None:
         super().__init__(QuestionAnswered(), Evidence(), Citation())

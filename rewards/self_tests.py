@@ -27,12 +27,12 @@ class SelfTests(Reward):
     Tests are the list argument `tests` of a call: assertions `assert f(2) == 4` with literal arguments and a literal
     value, so that a test depends only on the function's values. A test is valid if the gold solution,
     `truth["reference"]`, passes it; a mutant of `truth["mutants"]` is killed if a valid test fails on it. Each new test
-    earns 1/MAX_TESTS in its first turn, and an invalid one costs as much, so repetition never pays. The outcome uses
-    the first 20 tests of the final call.
+    earns 1/MAX_TESTS in its first turn, and an invalid one costs as much, so repeated tests earn nothing. The outcome
+    uses the first 20 tests of the final call.
 
     Args:
         argument: the tools' argument that holds the tests.
-        cpu_s: processor seconds of all tests on one solution. backend: makes the sandboxes.
+        cpu_s: processor seconds of all tests on one solution. backend: creates the sandboxes.
     """
 
     weights: Mapping[str, float] = {"tests_valid": 0.1, "tests_valid_final": 0.1, "mutants_killed": 0.2}
@@ -68,7 +68,7 @@ class SelfTests(Reward):
         return {"tests_valid_final": len(valid) / len(tests), "mutants_killed": sum(killed) / len(killed)}
 
     async def _holding(self, solution: str, tests: Sequence[str]) -> list[bool]:
-        """Return which tests are well formed and hold for a solution."""
+        """Return the tests that are well formed and pass on a solution."""
         formed = [test for test in tests if is_plain(test)]
         held = await self.judge.judge(solution, formed) if formed else []
         verdicts = dict(zip(formed, held, strict=True))

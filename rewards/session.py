@@ -13,7 +13,8 @@ VERDICTS = re.compile(r"(?:.*\n)?No more requests\. Verdicts: ([01]+)", re.DOTAL
 
 
 class SessionReward(Reward):
-    """Outcome components `success`, 1.0 if every request was done correctly, and `progress`, the share that was.
+    """Outcome components `success`, 1.0 if every request was done correctly, and `progress`, the share of such
+    requests.
 
     For environments whose requests come one at a time, such as `agentgym/sql-session-v1`. The environment itself
     compares each effect with the task's goal, and puts the verdicts into the result that ends the episode. If an

@@ -19,7 +19,7 @@ from .sql_submission import gold_sql, submitted_sql
 
 CACHE_SIZE, CACHED_CHARS = 512, 100_000
 SLACK = 10_000
-"""Steps added to both sides of `economy`, so that all cheap queries score about the same."""
+"""Steps added to both queries in `economy`, so that all cheap queries score about the same."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,8 @@ class QueryVerdict:
 
 
 class SqlExecution(Reward):
-    """Outcome components `success` (same rows on every database), `runs` (it ran), `databases` (share), `economy`.
+    """Outcome components `success` (right rows on every database), `runs` (it ran), `databases` (share of right ones),
+    `economy`.
 
     Both queries run in a fresh environment of the task's own kind, `agentgym.make(task.environment)`, which the agent
     never touched. It must have the method `rows(sql)` (see docs/environments/data.md). They run on the task's database,
@@ -52,7 +53,7 @@ class SqlExecution(Reward):
 
     Args:
         tolerance: relative difference up to which two numbers are equal, unless both are whole.
-        backend: makes the judge's sandboxes; a name or a Backend.
+        backend: creates the judge's sandboxes; a name or a Backend.
         environment_options: options of the judge's environment, such as `{"query_s": 30}` for slow gold queries.
     Source: Zhong et al. 2020, arXiv:2010.02840 (test suites); the reward for running: Reasoning-SQL, arXiv:2503.23157;
         economy: the efficiency score of BIRD, arXiv:2305.03111, in steps.
@@ -89,7 +90,7 @@ class SqlExecution(Reward):
         return components
 
     async def judge(self, task: Task, gold: str, submitted: str) -> QueryVerdict:
-        """Run both queries on every database, up to the first difference. Raises: JudgeError."""
+        """Run both queries on each database until the first difference. Raises: JudgeError."""
         verdict = QueryVerdict([False] * len(variants_of(task)))
         async with aclosing(self.results(task, gold, submitted)) as results:
             index = 0
@@ -102,7 +103,7 @@ class SqlExecution(Reward):
                     verdict.gold_steps += expected["steps"]
                 verdict.matched[index] = (
                     not result["more"]
-                    and expected.get("columns") == result.get("columns")  # all that empty results can differ in
+                    and expected.get("columns") == result.get("columns")  # empty results can only differ in this
                     and same_rows(
                         expected["rows"], result["rows"], ordered=asks_for_order(gold), tolerance=self.tolerance
                     )
@@ -151,6 +152,6 @@ class SqlExecution(Reward):
 
 
 def variants_of(task: Task) -> list[Task]:
-    """Return the task as the environment sees it, on each of its databases: its own, then its test suite's."""
+    """Return a version of the task for each of its databases: its own, then those of its test suite."""
     suite = task.truth.get("suite", ()) if isinstance(task.truth, dict) else ()
     return [replace(task.public(), parameters={**task.parameters, **changes}) for changes in ({}, *suite)]

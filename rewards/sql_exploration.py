@@ -12,10 +12,10 @@ from .sql_submission import gold_sql
 
 
 class SqlExploration(Reward):
-    """Turn component `exploration`: the share of the gold query's tables and columns that this turn is first to query.
+    """Turn component `exploration`: the share of the gold query's tables and columns that this turn queries first.
 
     A query counts if it ran and if at least half of its tables and columns are in the gold query, so that listing
-    everything gains nothing. Nothing is paid twice: an episode's turns sum to at most 1.0. Weight 0.2.
+    everything gains nothing. Nothing is rewarded twice: an episode's turns sum to at most 1.0. Weight 0.2.
 
     Args:
         tool, argument: the tool and its argument that take trial queries.

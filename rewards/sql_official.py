@@ -1,4 +1,4 @@
-"""`sql_official`: the execution accuracy of Spider and of BIRD, as their own scripts compute it, beside ours.
+"""`sql_official`: the execution accuracy of Spider and of BIRD, as their own scripts compute it.
 
 `sql_execution` requires the same columns in the same order, and compares rows as multisets. The two published metrics
 are more lenient in different ways, so leaderboard figures can only be compared with them.
@@ -27,7 +27,7 @@ NOTHING = {"spider_execution": 0.0, "bird_execution": 0.0}
 
 
 class SqlOfficial(Reward):
-    """Outcome components `spider_execution` and `bird_execution`, both of weight 0: measured, and not trained on.
+    """Outcome components `spider_execution` and `bird_execution`, both of weight 0: they are only measured.
 
     `spider_execution`: on every database of the task, the rows agree after some permutation of the columns; as
     multisets, or in order if the gold query contains `order by` anywhere. DISTINCT counts, as with the script's

@@ -1,4 +1,4 @@
-"""Parse SQL for the rewards that judge a query's text: one SELECT, and the names that it uses. Needs sqlglot."""
+"""Parses SQL for the rewards that judge a query's text: one SELECT, and the names that it uses. Needs sqlglot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sql_partial`: execution match, with partial rewards for a policy that is never right yet."""
+"""`sql_partial`: execution match, with partial rewards for a policy that is not yet able to be right."""
 
 from __future__ import annotations
 

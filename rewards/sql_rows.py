@@ -1,4 +1,4 @@
-"""Compare two query results: rows as multisets, in order only if the query orders, numbers by value."""
+"""Compares two query results: rows as multisets, in order only if the query orders them; numbers by value."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ MATCHED_ONE_BY_ONE = 300
 
 
 def same_rows(gold: Sequence[Row], rows: Sequence[Row], *, ordered: bool, tolerance: float = 1e-9) -> bool:
-    """Return whether two results hold the same rows equally often.
+    """Return whether two results have the same rows, equally often.
 
     Column names are ignored, the order of columns is not. Numbers are compared by value: 3 equals 3.0, whole numbers
-    are compared exactly, and others up to the tolerance, which allows for the order of a sum but not for a lost row.
-    Text is compared exactly. NULL equals only NULL.
+    are compared exactly, and others up to the tolerance, which allows a different order of summation but not a missing
+    row. Text is compared exactly. NULL equals only NULL.
 
     Args:
         ordered: rows must also come in the same order.
         tolerance: relative difference up to which two numbers are equal, unless both are whole.
-    Source: Zhong et al. 2020, arXiv:2010.02840 (execution match, multisets, order where the gold query orders).
+    Source: Zhong et al. 2020, arXiv:2010.02840 (execution match, multisets, order if the gold query orders).
     """
     if len(gold) != len(rows) or {len(row) for row in gold} != {len(row) for row in rows}:
         return False

@@ -15,7 +15,7 @@ from .sql_submission import gold_sql, submitted_sql
 class SqlSchemaLinking(Reward):
     """Outcome component `schema_linking`, 0 to 1: Jaccard similarity of the named tables and columns. Weight 0.2.
 
-    Names that the gold query does not use lower it. `*` names no column.
+    Names that the gold query does not use lower the score. `*` names no column.
 
     Source: the schema-linking reward of Reasoning-SQL, arXiv:2503.23157.
     """

@@ -28,8 +28,8 @@ class SqlState(Reward):
     any order. An episode that never finished is not a success.
 
     Args:
-        backend: makes the judge's sandboxes; a name or a Backend.
-        environment_options: options of the judge's environment, which must report states as the agent's does.
+        backend: creates the judge's sandboxes; a name or a Backend.
+        environment_options: options of the judge's environment, which must report states like the agent's environment.
     Source: judging by table hashes: AgentBench's DBBench, Liu et al. 2023, arXiv:2308.03688.
     """
 
@@ -55,7 +55,7 @@ class SqlState(Reward):
         return {SUCCESS: float(right and state_matches)}
 
     async def gold_state(self, task: Task, statements: Sequence[str]) -> str:
-        """Return the state that the gold statements leave. Raises: JudgeError."""
+        """Return the state after the gold statements. Raises: JudgeError."""
         key = json.dumps([task.environment, dict(task.parameters), list(statements)], sort_keys=True, default=str)
         if key in self._gold:
             self._gold.move_to_end(key)
@@ -81,7 +81,7 @@ def _answered(call: Call, gold: Sequence[Any]) -> bool:
 
 
 def same_answers(answer: str, gold: Sequence[str]) -> bool:
-    """Return whether a text lists just these values in any order: one alone, in brackets, by lines, or by commas."""
+    """Return whether a text lists exactly these values in any order: one alone, or split by lines or commas."""
     if len(gold) == 1 and comparison.same_answer(answer, gold[0]):
         return True
     return any(len(values) == len(gold) and _paired(values, gold) for values in _lists(answer))

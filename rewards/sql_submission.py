@@ -13,7 +13,7 @@ _FENCE = re.compile(r"```(?:sql)?\s*\n?(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
 def submitted_sql(episode: Trajectory, argument: str = "sql") -> str | None:
-    """Return the query of the first successful final call, else of the last message, in a ```sql fence or bare.
+    """Return the query of the first successful final call, else of the last message, with or without a ```sql fence.
 
     Returns: None without a query, or if it is longer than MAX_SQL.
     """

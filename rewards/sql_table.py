@@ -28,8 +28,8 @@ class SqlTable(Reward):
     own kind, as in `sql_execution`.
 
     Args:
-        digits: significant digits to which fractional numbers are compared; by default as many as the table is written
-            with, from 6 to 12. Rounded numbers need no more, and in a table of exact sums a lost row is noticed.
+        digits: significant digits to which fractional numbers are compared; by default as many as the table's numbers
+            have, from 6 to 12, so that rounding is allowed but a missing row in an exact sum is noticed.
         backend, environment_options: as in `sql_execution`.
     Source: alternatives and condition columns: Lei et al. 2024, arXiv:2411.07763 (Spider 2.0). Its script compares
         columns one by one; here the rows must agree as well.

@@ -15,21 +15,23 @@ from .told_values import untold
 class StateChanges(Reward):
     """For environments over a store of records, such as `agentgym/apps-v1` and `agentgym/service-v1`.
 
-    The result or the reply that ends the episode holds the digests of all changes, which only the environment can
-    write. `truth["changes"]` lists the digests of the requested ones; `truth["answer"]`, if given, is the answer to the
-    question; `truth["told"]`, if given, lists values that the agent must have said, among few others of their kind
-    (`told_values`). By default only `success` counts among the outcome components:
+    The result or reply that ends the episode contains the digests of all changes; only the environment can write it.
+    `truth["changes"]` lists the digests of the requested ones; `truth["answer"]`, if given, is the answer to the
+    question; `truth["told"]`, if given, lists values that the agent must have said, among only a few others of their
+    kind (see `told_values`). By default only `success` counts among the outcome components:
 
     - `success`: 1.0 if exactly these changes were made, the answer is right, and every value was told.
     - `progress`: requested changes that were made, as a share of all changes that were requested or made; 1.0 if there
       are none.
-    - `missing_changes`, `collateral_changes`: number of changes that were requested but not made, or made unrequested.
-    - every number of the record: how the agent used the APIs, and how the user behaved (names with `user_`).
+    - `missing_changes`, `collateral_changes`: number of changes that were requested but not made, or made but not
+    requested.
+    - every number of the record: the agent's use of the APIs, and the user's behaviour (names with `user_`).
 
     An episode without a record, because a budget ended it, has only `success`, 0.0.
 
-    Source: judging by differences of the state, collateral ones too: AppWorld, Trivedi et al. 2024, arXiv:2407.18901,
-        section 4; final state and what was told: tau-bench, Yao et al. 2024, arXiv:2406.12045, section 3.
+    Source: judging by changes of the state, including collateral changes: AppWorld, Trivedi et al. 2024,
+        arXiv:2407.18901, section 4; final state and told values: tau-bench, Yao et al. 2024, arXiv:2406.12045,
+        section 3.
     """
 
     weights: Mapping[str, float] = {}
@@ -45,7 +47,7 @@ class StateChanges(Reward):
         if (record := record_of(episode)) is None:
             return {SUCCESS: 0.0}
         counts = counts_of(record, "changes")
-        if record["changes"] is None:  # too many to list
+        if record["changes"] is None:  # too many changes to list
             return {SUCCESS: 0.0, **counts}
         expected, changes = set(truth["changes"]), set(record["changes"])
         right = expected == changes and self._answered(episode, truth) and self._has_told(episode, truth)

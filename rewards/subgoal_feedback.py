@@ -1,6 +1,6 @@
-"""`subgoal_feedback`: reward a turn for its increase of the environment's potential, on that turn or elsewhere.
+"""`subgoal_feedback`: rewards a turn for its increase of the environment's potential, on that turn or elsewhere.
 
-For experiments on credit: the same total can be paid on the turn that earned it, later, on other turns, or with noise.
+For experiments on credit: the same total can be given on the turn that earned it, later, on other turns, or with noise.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class SubgoalFeedback(Reward):
     The potential after the last turn is the outcome component `progress`, which that other reward gives.
 
     Args:
-        basis: "potential" pays each turn's increase of the potential, so the turns of an episode add up to the total
+        basis: "potential" rewards each turn's increase of the potential, so the turns of an episode add up to the total
             gain. "calls" rewards activity instead: 1 / `horizon` of the task for each turn with a call that ran, right
             or wrong.
-        placement: "own" pays a turn's reward on that turn; "last" pays the total on the last turn; "even" spreads it;
-            "wrong" pays each turn's reward half an episode later, wrapping around.
-        every: pay the accumulated reward only on every so-many-th turn and on the last one.
-        delay: pay this many turns later, on the last turn at the latest.
+        placement: "own" gives a turn's reward to that turn; "last" gives the total to the last turn; "even" spreads it
+            evenly; "wrong" gives each turn's reward to the turn half an episode later, wrapping around.
+        every: n, to give the accumulated reward only to every n-th turn and the last one.
+        delay: the number of turns by which rewards are given later, to the last turn at the latest.
         noise: standard deviation of noise added to each turn's reward. The noise depends only on the episode's id.
     """
 
@@ -62,7 +62,7 @@ class SubgoalFeedback(Reward):
 
 
 def accumulated(earned: Sequence[float], every: int) -> list[float]:
-    """Pay the accumulated reward on each `every`-th turn and the last one, and 0 on the others."""
+    """Give the accumulated reward to each `every`-th turn and the last one, and 0 to the others."""
     paid, total = [], 0.0
     for turn, value in enumerate(earned, start=1):
         total += value
@@ -73,7 +73,7 @@ def accumulated(earned: Sequence[float], every: int) -> list[float]:
 
 
 def delayed(earned: Sequence[float], delay: int) -> list[float]:
-    """Pay each turn's reward `delay` turns later, on the last turn at the latest."""
+    """Give each turn's reward to the turn `delay` turns later, or to the last turn."""
     paid = [0.0] * len(earned)
     for turn, value in enumerate(earned):
         paid[min(turn + delay, len(earned) - 1)] += value

@@ -1,7 +1,7 @@
 """`symbolic_maths`: whether the agent's answer is mathematically equal to the gold answer, in any notation.
 
 The answer is the content of the last \\boxed{...}, the text after the last `####`, or the whole text. It is never
-executed, so the parser is our own: the usual ones (sympy, latex2sympy) evaluate what they read.
+executed, so we wrote the parser: the usual ones (sympy, latex2sympy) evaluate their input.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class SymbolicMaths(Reward):
         return {SUCCESS: float(answer is not None and equivalent(answer, gold, tolerance=self.tolerance))}
 
     def task_fault(self, task: Task) -> str:
-        """Report a gold answer that does not equal itself: no answer could succeed. Raises: MissingExtraError."""
+        """Return a fault if the gold answer does not equal itself, so none could succeed. Raises: MissingExtraError."""
         golds = gold_answers(Trajectory("gold", task), "symbolic_maths")
         unequal = [gold for gold in golds if not equivalent(gold, gold, tolerance=self.tolerance)]
         return f"its gold answer {unequal[0][:200]!r} does not equal itself, so nothing can" if unequal else ""

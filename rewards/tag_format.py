@@ -15,12 +15,12 @@ MAX_CHARS = 200_000
 
 
 class TagFormat(Reward):
-    """Turn component `tags`: 1.0 if the message holds each tag once, in order, not nested, and nothing around; else 0.
+    """Turn component `tags`: 1.0 if the message has each tag once, in order, not nested, with nothing outside; else 0.
 
     Args:
         tags: names of the tags, for example ("think", "answer").
         last: tags of the episode's last message, if they differ.
-        around: whether text may be outside of the tags, such as calls in the hermes format.
+        around: whether text outside the tags is allowed, such as calls in the hermes format.
     """
 
     weights: Mapping[str, float] = {"tags": 0.1}

@@ -10,7 +10,7 @@ from agentgym.reward import Components
 
 
 class TaskWeight(Reward):
-    """Outcome component `task_weight`, of weight 0: `truth["weight"]`, whatever the agent does.
+    """Outcome component `task_weight`, of weight 0: `truth["weight"]`, independent of the agent's actions.
 
     The wrapper `difficulty_scaled(component='task_weight')` multiplies the credit of the task's episodes by it.
     Source: the `rate` of each sample in the code of GUI-G1, Zhou et al. 2025, arXiv:2505.15810.

@@ -12,7 +12,8 @@ from .final_answer import counts_of, final_record
 
 
 class TauBench(Reward):
-    """For `agentgym/tau-v1`: `truth["state"]` is the digest of the right data, `truth["outputs"]` what must be said.
+    """For `agentgym/tau-v1`: `truth["state"]` is the digest of the right data, `truth["outputs"]` the texts that must
+    be said.
 
     Outcome component `success`, 1.0 if the final data have this digest, and each output occurs in a message of the
     agent without calls (ignoring case and commas); an episode that a budget ended has failed. Components of weight 0:
@@ -25,7 +26,7 @@ class TauBench(Reward):
     def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode.
 
-        Raises: JudgeError for a task without this truth.
+        Raises: JudgeError if the task has no such truth.
         """
         truth = episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("state"), str):

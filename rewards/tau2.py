@@ -21,9 +21,9 @@ class Tau2Bench(Reward):
 
     - `data_right` (DB): the data are those of `truth["state"]`, a digest.
     - `outputs_right` (COMMUNICATE): each of `truth["outputs"]` occurs in a message of the agent without calls.
-    - `checks_right` (ENV_ASSERTION): the assertions give `truth["checks"]`.
+    - `checks_right` (ENV_ASSERTION): the assertions return `truth["checks"]`.
     - `actions_right` (ACTION): each of `truth["actions"]` was called, by the agent or the customer, with the arguments
-      named in its `compare_args`; without `compare_args`, all given arguments must have its values. Unlike in the
+      named in its `compare_args`; without `compare_args`, all given arguments must match. Unlike in the
       published judge, a call that was not run, such as one without required arguments, does not count.
 
     Source: tau2-bench, Barres et al. 2025, arXiv:2506.07982, section 3. As published, an output counts wherever it
@@ -33,7 +33,7 @@ class Tau2Bench(Reward):
     def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode.
 
-        Raises: JudgeError for a task without this truth, or an unreadable record.
+        Raises: JudgeError if the task has no such truth, or the record is unreadable.
         """
         truth = episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("state"), str) or not truth.get("basis"):

@@ -1,4 +1,4 @@
-"""`team_size`: the size of a team, and which actions that build it were carried out. All of weight 0."""
+"""`team_size`: the size of a team, and the share of its building actions that were carried out. All have weight 0."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from agentgym.reward import Components
 
 
 class TeamSize(Reward):
-    """Figures of a team that the agent builds (`agentgym.methods.teams.with_team_graph`), for weights of a recipe.
+    """Counts about a team that the agent builds (`agentgym.methods.teams.with_team_graph`), to be weighted in a recipe.
 
     Turn component `team_action`, 0 to 1: the share of a building turn's calls that were carried out. Outcome
     components: `team_roles` and `team_edges`, their numbers; `team_tokens`, tokens that the roles wrote, if tokens are
-    counted. Give these weights below 0, behind a gate on `success`; otherwise having no team is best.
+    counted. Give these weights below 0, behind a gate on `success`; otherwise the best policy builds no team.
 
     Source: MasHost, Yang et al. 2025, arXiv:2506.08507: rewards for single actions, and for saving roles and tokens.
     """
@@ -27,7 +27,7 @@ class TeamSize(Reward):
         return {"team_action": sum(result.ok for result in turn.results) / len(turn.results)}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Return the figures. Never raises: a team that was never built has no roles."""
+        """Return the counts. Never raises: a team that was never built has no roles."""
         building = [turn for turn in episode.turns if turn.role == BUILDER]
         carried_out = [result.name for turn in building for result in turn.results if result.ok]
         tokens = [

@@ -51,7 +51,7 @@ def normalised(text: str) -> str:
 
 
 def exact_match(text: str, gold: Iterable[str]) -> bool:
-    """Return whether an answer equals one of the gold answers after normalisation. An empty answer equals none."""
+    """Return whether an answer equals one of the gold answers after normalisation. An empty answer never does."""
     answer = normalised(text)
     return bool(answer) and len(text) <= MAX_CHARS and any(answer == normalised(g) for g in gold)
 

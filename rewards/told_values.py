@@ -1,4 +1,4 @@
-"""Which values an agent has told: dates, times and amounts among few others of their kind, and words verbatim."""
+"""Checks which values an agent has told: dates, times and amounts among few others of their kind, and exact words."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from agentgym.reward import comparison, fold_text
 MAX_CHARS = 2_000
 """The number of characters of a message that a simulated user reads."""
 MAX_IN_MESSAGE = 3
-"""A message with more values of a kind tells none of them."""
+"""In a message with more values of a kind than this, none of them counts as told."""
 MAX_PER_VALUE, MAX_BESIDE = 2, 3
-"""The telling messages together may hold MAX_PER_VALUE values of a kind per value to tell, plus MAX_BESIDE more."""
+"""All telling messages together may contain MAX_PER_VALUE values of a kind per value to tell, plus MAX_BESIDE more."""
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = (
@@ -29,7 +29,7 @@ _OTHER_DATE = re.compile(
     rf"\b[0-9]{{1,2}}[/.][0-9]{{1,2}}[/.][0-9]{{2,4}}\b|\b[0-9]{{1,2}}(?:st|nd|rd|th|\.)? (?:of )?{_MONTH}\b"
     rf"|\b{_MONTH} [0-9]{{1,4}}(?:st|nd|rd|th)?\b"
 )
-"""A date without a year, or with an unclear order of day and month: it is not a value, its numbers are not amounts."""
+"""A date without a year, or with an unclear order of day and month. It is not a value, nor are its numbers amounts."""
 _TIME = re.compile(r"\b([0-9]{1,2}):([0-9][0-9])(?::[0-9][0-9])?(?: ?([ap])\.?m\b)?")
 _NAMED = "order|booking|article|line|flight|variant|customer|bill|id|zip|code|number|no\\."
 _NAME = re.compile(rf"(?:\b(?:{_NAMED})s? (?:(?:id|number|code|no\.) )?#?|#)[0-9]+\b|\b[0-9]{{7,}}\b")

@@ -21,8 +21,8 @@ class ToolEfficiency(Reward):
     set the weight of `success` to 0, because `tool_efficiency` already contains it as a factor.
 
     Args:
-        against: `group` compares with the fewest calls of a right episode in the group (OTC-GRPO); `none` makes r_tool
-            depend only on the episode's own calls (OTC-PPO).
+        against: `group` compares with the fewest calls of any right episode in the group (OTC-GRPO); with `none`,
+            r_tool depends only on the episode's own calls (OTC-PPO).
         smooth: c, in calls, above 0: how slowly r_tool falls if no call was needed.
         tools: names of the tools that count; None for all but final calls.
     """
@@ -60,7 +60,7 @@ class ToolEfficiency(Reward):
 
 
 def r_tool(calls: int, fewest: int, smooth: float) -> float:
-    """Return the efficiency of `made` calls where `fewest` were enough: 1 at best, falling towards 0.
+    """Return the efficiency of a number of calls if `fewest` were enough: 1 at best, falling towards 0.
 
     Source: OTC-PO, equations 5 and 6; equation 4 is the case of fewest = 0.
     """

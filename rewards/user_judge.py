@@ -19,12 +19,12 @@ FAITHFUL = (
 
 
 class UserJudge(Reward):
-    """Outcome component `user_faithful`: 1.0 if the episode's user kept to its goal, else 0.0. Weight 0.
+    """Outcome component `user_faithful`: 1.0 if the episode's user followed its goal, else 0.0. Weight 0.
 
     The component is missing if the conversation prevents a verdict, which says nothing about the user.
 
-    An agent is not to blame for a user that forgot its goal: look at the success of episodes that have 1.0. The goal is
-    `parameters["customer"]["wants"]`, as in `agentgym/service-v1`, or else the task's own messages.
+    An agent is not to blame for a user that forgot its goal: look at the success of episodes with a value of 1.0. The
+    goal is `parameters["customer"]["wants"]`, as in `agentgym/service-v1`, or else the task's own messages.
 
     Args:
         judge: a Policy, the name and options of one, or a ChatJudge. options: see ChatJudge.

@@ -64,7 +64,7 @@ def _changes(name: str, environment: str, seed: int) -> TaskSet:
 
 
 def _question_truth(connection: sqlite3.Connection, number: int, statements: Sequence[str]) -> dict[str, Any] | None:
-    """Return the truth of a question; None if the answer is no row, NULL or 0, which could be guessed."""
+    """Return the truth of a question; None if the answer is missing, NULL or 0, which could be guessed."""
     rows = connection.execute(statements[0]).fetchmany(2)
     if not rows or rows in ([(None,)], [(0,)]):
         return None
