@@ -165,7 +165,7 @@ class Message:
     @property
     def text(self) -> str:
         """The text of the message, without an assistant's thoughts and without images."""
-        written = self._content_text
+        written = self.content if isinstance(self.content, str) else self._content_text
         return split_thoughts(written)[1] if self.role == "assistant" else written
 
     @property

@@ -58,6 +58,7 @@ def _summary(contents: Contents, folder: RunFolder, console: Console) -> None:
     from rich.table import Table
 
     from agentgym.cli.tables import episodes_table
+    from agentgym.evaluation.report.what_moves import what_moves
     from agentgym.evaluation.text import format_evaluation, format_gains
 
     facts = [contents.recipe_value("tasks", "set"), contents.recipe_value("train", "estimator"), contents.path]
@@ -74,6 +75,9 @@ def _summary(contents: Contents, folder: RunFolder, console: Console) -> None:
             cells = [f"{last[name]:.2f}" if name in last else "" for name in names]
             table.add_row(phase, str(int(rows[-1]["step"])), *cells)
         console.print(table)
+        for phase, rows in contents.metrics.items():
+            if moved := what_moves(rows):
+                console.print(f"moved by, {phase}: {moved}", markup=False, soft_wrap=True)
     for evaluation in contents.evaluations:
         console.print(format_evaluation(evaluation), markup=False)
     before, after = contents.pair()

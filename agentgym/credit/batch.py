@@ -3,8 +3,8 @@
     per_turn = credit_of(trajectories, estimator("return_to_go"), group_size=8)
     per_token = [spread_over_tokens(t, advantages) for t, advantages in zip(trajectories, per_turn, strict=True)]
 
-Where a wrapper weighs single tokens, `batch_credit_of` gives their weights too. `TurnGRPOTrainer` calls it and
-`spread_over_tokens`.
+Where a wrapper weighs single tokens, `batch_credit_of` gives their weights too. `TurnGRPOTrainer` calls
+`credit_of_groups` and `spread_over_tokens`.
 """
 
 from __future__ import annotations
@@ -109,6 +109,11 @@ def batch_credit_of(
 ) -> BatchCredit:
     """Return the result of `credit_of`, with the weights of single tokens if the estimator's wrappers give them."""
     groups = groups_of(trajectories, group_size, signals=signals, train_version=train_version)
+    return credit_of_groups(groups, estimate)
+
+
+def credit_of_groups(groups: Sequence[Group], estimate: Callable[[Group], list[Array]]) -> BatchCredit:
+    """Return the credit of the trajectories of some groups, in order; `estimate` as in `credit_of`."""
     judged_groups = [group for group in groups if group.valid.any()]
     estimated = iter(_credits(estimate, judged_groups) if judged_groups else ())
     batch = BatchCredit([], [])
@@ -151,8 +156,8 @@ def spread_over_tokens(
             f"{trajectory.id!r} has {len(trajectory.turns)} turns, but its advantages have the shape {values.shape}. "
             "Give one number per turn."
         )
-    token_count = sum(len(turn.token_ids) + len(turn.observation_ids) for turn in trajectory.turns)
-    token_count += sum(len(row.prompt_ids) for row in trajectory.further_rows)
+    token_count = sum([len(turn.token_ids) + len(turn.observation_ids) for turn in trajectory.turns])
+    token_count += sum([len(row.prompt_ids) for row in trajectory.further_rows])
     if length is not None and length < token_count:
         raise ShapeError(
             f"{trajectory.id!r} has {token_count} tokens after the prompt, which do not fit into length = {length}. "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -140,10 +141,13 @@ def load_state(source: Path) -> dict[str, Any]:
     return state
 
 
-def save_atomically(model: Any, processing_class: Any, folder: Path, **options: Any) -> None:
+def save_atomically(
+    model: Any, processing_class: Any, folder: Path, *, texts: Mapping[str, str] = {}, **options: Any
+) -> None:
     """Save a model and its processing class. The folder appears, or is replaced, only when it is complete.
 
     Args:
+        texts: more files to write into the folder, by name.
         options: the options of `save_pretrained`.
     """
     partial = folder.with_name(folder.name + ".partial")
@@ -152,6 +156,8 @@ def save_atomically(model: Any, processing_class: Any, folder: Path, **options: 
     if (roles := role_adapters_of(model)) is not None:
         roles.save(partial)
     processing_class.save_pretrained(partial)
+    for name, text in texts.items():
+        (partial / name).write_text(text, encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
 

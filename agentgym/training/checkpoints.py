@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -9,6 +10,9 @@ from pathlib import Path
 
 COMPLETE = "complete"
 """Name of an empty file that is written last into a checkpoint folder. A folder without this file is never resumed."""
+
+BEST, RESULT = "best", "validation.json"
+"""Names of the folder with the model of the best validation, and of the file in it that holds step and success."""
 
 HEALTHY, STEP = "healthy", "step"
 """Names of the folder with the last healthy checkpoint, and of the file in it that holds its step."""
@@ -42,6 +46,15 @@ def healthy_step(folder: Path) -> int | None:
     """Return the step of the healthy checkpoint in a folder; None if there is none."""
     file = folder / STEP
     return int(file.read_text(encoding="utf-8")) if file.is_file() else None
+
+
+def best_validation(checkpoints: Path) -> tuple[int, float] | None:
+    """Return step and success of the best validation whose model is kept in a run's checkpoints; None without one."""
+    try:
+        result = json.loads((checkpoints / BEST / RESULT).read_text(encoding="utf-8"))
+        return int(result["step"]), float(result["success"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def latest_checkpoint(folder: Path) -> Path | None:

@@ -23,7 +23,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from agentgym.credit import Estimator as DeclaredEstimator
 from agentgym.credit import Group
-from agentgym.credit.batch import BatchCredit, batch_credit_of
+from agentgym.credit.batch import BatchCredit, credit_of_groups, groups_of
 from agentgym.errors import AgentGymError, CreditError
 from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Policy
@@ -44,7 +44,14 @@ from agentgym.training.loss.grpo_batches import (
 from agentgym.training.loss.policy_loss import PolicyLossTrainer
 from agentgym.training.loss.row_data import ROW_DATA, ForwardPass
 from agentgym.training.loss.step_batch import StepBatch, role_metrics
-from agentgym.training.monitoring.diagnostics import Pace, credit_metrics, diagnose, engine_metrics, summarise
+from agentgym.training.monitoring.diagnostics import (
+    Pace,
+    credit_metrics,
+    diagnose,
+    engine_metrics,
+    movers,
+    summarise,
+)
 from agentgym.training.parts import TrainingPart
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.samplers import Sampler
@@ -217,19 +224,20 @@ class TurnGRPOTrainer(PolicyLossTrainer):
     def _give_credit(self, second_pass_signals: Mapping[str, SignalRows]) -> BatchCredit:
         """Return the credit of every turn of the batch; log the episodes' metrics and update the learners."""
         trajectories = self._episodes.trajectories
-        given = batch_credit_of(
+        groups = groups_of(
             trajectories,
-            self._estimator,
-            group_size=self._group_size(),
+            self._group_size(),
             signals={**self._provided_signals(), **second_pass_signals},
             train_version=self.state.global_step,
         )
+        given = credit_of_groups(groups, self._estimator)
         credit = apply_failure_masks(trajectories, given.advantages, self._failures)
         episodes = [trajectory for group in self._episodes.groups for trajectory in group.episodes]
         unaided = [trajectory for group in self._episodes.groups for trajectory in group.unaided]
         self.log_metrics(summarise(unaided or episodes) | diagnose(trajectories, credit, self._group_size()))
         self.log_metrics(GatheredGroup.metrics(self._episodes.groups))
         self.log_metrics(credit_metrics(trajectories, credit, second_pass_signals))
+        self.log_metrics(movers(groups, self._estimator, given.advantages))
         if self.model.training:
             self.log_metrics(self._pace.metrics(episodes) | engine_metrics(self._rollouts.config.engine))
             self._update_learners()

@@ -71,6 +71,9 @@ class EndState:
     value: float | None = None
 
 
+_NEVER_TRAINED = (None, *(reason for reason in StopReason if reason.failed))
+
+
 @dataclass(slots=True)
 class Trajectory:
     """The record of one episode."""
@@ -111,7 +114,7 @@ class Trajectory:
     @property
     def valid(self) -> bool:
         """Whether the episode may enter turn statistics and the loss: it has ended, has not failed, and has a turn."""
-        return self.stop_reason is not None and not self.stop_reason.failed and bool(self.turns)
+        return bool(self.turns) and self.stop_reason not in _NEVER_TRAINED
 
     @property
     def scored(self) -> bool:
@@ -131,7 +134,8 @@ class Trajectory:
     @property
     def outcome_reward(self) -> float:
         """Weighted sum of the outcome components."""
-        return sum(self.weights.get(name, 1.0) * value for name, value in self.outcome.items())
+        weight = self.weights.get
+        return sum([weight(name, 1.0) * value for name, value in self.outcome.items()])
 
     @property
     def help_removed(self) -> bool:
@@ -151,7 +155,7 @@ class Trajectory:
         """Return [T] the weighted sum of each turn's components; NaN for a turn without components."""
         weight = self.weights.get
         return np.array(
-            [sum(weight(n, 1.0) * v for n, v in t.rewards.items()) if t.rewards else np.nan for t in self.turns],
+            [sum([weight(n, 1.0) * v for n, v in t.rewards.items()]) if t.rewards else np.nan for t in self.turns],
             dtype=np.float64,
         )
 

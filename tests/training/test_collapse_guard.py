@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lookup_environment import PRESS
 from lookup_runs import execute, recipe
+from safetensors.torch import load_file
 from scipy import stats
 from typer.testing import CliRunner
 
@@ -19,7 +20,7 @@ from agentgym.errors import RecipeError
 from agentgym.messages import Call, Message, Result, StopReason
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
-from agentgym.training.checkpoints import healthy_step, keep_healthy
+from agentgym.training.checkpoints import BEST, best_validation, healthy_step, keep_healthy
 from agentgym.training.monitoring.collapse_guard import CollapseGuard, GuardSection
 from agentgym.training.monitoring.diagnostics import diagnose, zero_gradient_forecast
 
@@ -33,6 +34,8 @@ WELL = {
     "guard/turn_tokens": 20.0,
     "guard/diversity": 0.6,
     "guard/drift": 0.001,
+    "moved_by/success": 0.6,
+    "moved_by/form": 0.4,
 }
 DYING = {
     "zero_gradient": {"guard/zero_gradient": 1.0},
@@ -44,8 +47,13 @@ DYING = {
     "diversity": {"guard/diversity": 0.0},
     "gradient": {"grad_norm": 40.0},
     "drift": {"guard/drift": 0.5},
+    "success_share": {"moved_by/success": 0.1, "moved_by/form": 0.9},
     "success_drop": {"success": 0.0},
 }
+
+
+FINAL, LAST = "final", "checkpoint-2"
+FORM_ALONE = DYING["success_share"]
 
 
 def after_a_good_start(**settings) -> CollapseGuard:
@@ -86,13 +94,23 @@ def test_a_number_that_is_none_is_an_alarm_at_once():
 
 def test_a_run_that_has_learnt_everything_has_not_collapsed():
     guard = after_a_good_start()
-    solved = {"success": 1.0, "guard/zero_gradient": 1.0, "entropy": 0.001, "guard/diversity": 0.0}
+    solved = {"success": 1.0, "guard/zero_gradient": 1.0, "entropy": 0.001, "guard/diversity": 0.0, **FORM_ALONE}
     for step in range(13, 30):
         assert guard.observe(step, WELL | solved) == []
 
 
+def test_a_validation_far_below_the_best_is_an_alarm_at_once_and_only_once():
+    guard = CollapseGuard()
+    fall = [0.16, 0.51, 0.47, 0.42, 0.29, 0.50, 0.2]  # the alarm is raised below 0.85 x 0.51
+    raised = [guard.observe_validation(5 * i, success) for i, success in enumerate(fall)]
+    assert [alarm.step for alarms in raised for alarm in alarms] == [15, 30]
+    assert "0.42, and was 0.51 at best" in raised[3][0].reason
+    assert guard.observe_validation(40, float("nan")) == []
+
+
 def test_a_guard_that_is_off_says_nothing():
     guard = CollapseGuard(GuardSection(on_alarm="off"))
+    assert [guard.observe_validation(step, 1.0 / (1 + step)) for step in range(3)] == [[], [], []]
     assert all(guard.observe(step, {"grad_norm": float("nan")}) == [] for step in range(5))
 
 
@@ -184,9 +202,27 @@ def test_a_real_run_that_collapses_stops_at_its_last_healthy_checkpoint_and_says
     assert step < report["alarms"][0]["step"]
     final = folder / "checkpoints" / "final" / "model.safetensors"
     healthy = folder / "checkpoints" / "healthy" / "model.safetensors"
-    from safetensors.torch import load_file
-
     output = CliRunner().invoke(app, ["show", str(folder)], env={"COLUMNS": "300"}).stdout
     assert f"guard, step {report['alarms'][0]['step']}: " in output
     ours, theirs = load_file(final), load_file(healthy)
     assert all((ours[name] == theirs[name]).all() for name in theirs)
+
+
+@pytest.mark.slow
+def test_a_run_can_end_with_the_weights_of_its_best_validation(tmp_path):
+    """A learning rate far too high: after each step the agent solves nothing, so the first validation counts."""
+    data = recipe().model_dump(exclude_none=True)
+    data["tasks"] = {"set": PRESS}
+    data["warm_start"] |= {"steps": 240, "validate_every": 240, "imperfect_oracle": 0.5}
+    data["train"] |= {"tasks_per_step": 4, "group_size": 8, "steps": 2, "save_every": 2}
+    data["train"] |= {"validate_every": 1, "validate_tasks": 4, "ends_with": "best"}
+    data["train"]["optimiser"] = {"learning_rate": 0.5, "warmup_steps": 0}
+    folder = RunFolder.existing(execute(Recipe.parse(data), tmp_path / "run").path)
+    assert [(row["step"], row["success"]) for row in folder.metrics("validation")] == [(1, 0.0), (2, 0.0)]
+    assert best_validation(folder.checkpoints) == (1, 0.0)
+    final, best, last = (load_file(folder.checkpoints / name / "model.safetensors") for name in (FINAL, BEST, LAST))
+    assert all((final[name] == best[name]).all() for name in best)
+    assert not all((final[name] == last[name]).all() for name in last)
+    shares = [{k: v for k, v in row.items() if k.startswith("moved_by/")} for row in folder.metrics("train")]
+    assert any(shares)
+    assert all(sum(row.values()) == pytest.approx(1.0) for row in shares if row)

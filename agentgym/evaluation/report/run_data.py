@@ -12,6 +12,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report.contents import Contents
 from agentgym.evaluation.report.findings import estimate_data, findings, finite, stratum
 from agentgym.evaluation.report.pace_data import pace_rows
+from agentgym.evaluation.report.what_moves import what_moves
 from agentgym.evaluation.statistics.proportion import wilson
 from agentgym.evaluation.strata import strata
 from agentgym.text import visible
@@ -121,6 +122,7 @@ def run_data(contents: Contents) -> dict[str, Any]:
         "bands": {visible(stage.validation): _bands(contents, stage) for stage in (*reinforcement, *imitation)},
         "pace": pace_of(contents),
         "alarms": _alarms(contents),
+        "moved_by": {visible(phase): visible(what_moves(rows)) for phase, rows in contents.metrics.items()},
         "notes": [visible(note) for note in contents.notes],
         "recipe": visible(contents.recipe_text),
         "state": _flat(contents.state),

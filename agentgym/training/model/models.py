@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +133,10 @@ def train_from(trainer: Any, checkpoint: Path | None, *, is_last: bool = False) 
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
-def save_model(model: Any, processing_class: Any, folder: Path) -> None:
-    """Save the model, or only its adapter, atomically."""
+def save_model(model: Any, processing_class: Any, folder: Path, texts: Mapping[str, str] = {}) -> None:
+    """Save the model, or only its adapter, atomically. `texts`: more files to write into the folder, by name."""
     only_adapter = {"selected_adapters": [ADAPTER], "save_embedding_layers": False} if has_adapter(model) else {}
-    save_atomically(model, processing_class, folder, **only_adapter)
+    save_atomically(model, processing_class, folder, texts=texts, **only_adapter)
 
 
 def save_final(model: Any, processing_class: Any, checkpoints: Path, processes: Processes) -> Any:

@@ -68,6 +68,11 @@ class ShardedModel(PlannedPart):
                 f"{key}: [train.trl] optim = {optimiser!r} has not been run with it. It is run with "
                 f"{', '.join(OPTIMISERS)}."
             )
+        if plan.train.steps and plan.train.ends_with == "best":
+            yield (
+                f"{key}: train.ends_with = 'best' loads the weights of the best validation into a whole model. Leave "
+                "it out, and use the checkpoint in checkpoints/best."
+            )
         if plan.train.steps and trl.get("fp16"):
             yield f"{key}: [train.trl] fp16 has not been run with it. Use bf16."
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from agentgym.evaluation.cuts import format_cuts, recipe_option
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training.checkpoints import COMPLETE, HEALTHY, healthy_step, keep_healthy
 from agentgym.training.loss.shared_prefixes import why_unshared
-from agentgym.training.monitoring.collapse_guard import CollapseGuard
+from agentgym.training.monitoring.collapse_guard import Alarm, CollapseGuard
 from agentgym.training.monitoring.diagnostics import CUT
 from agentgym.training.monitoring.progress import PhaseProgress
 from agentgym.training.parts import TrainingPart
@@ -146,9 +146,15 @@ class CollapseGuardCallback(TrainerCallback):
     ) -> None:
         self._guard, self._folder, self._console, self._processes = CollapseGuard(section), folder, console, processes
         self._healthy = folder.checkpoints / HEALTHY
-        self.stopped = False
+        self.stopped = self._must_stop = False
         for row in folder.metrics("train"):
             self._guard.observe(int(row["step"]), row)
+        for row in folder.metrics("validation"):
+            self._guard.observe_validation(int(row["step"]), row.get("success", math.nan))
+
+    def note_validation(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Pass the metrics of a validation to the guard. Called in the first process."""
+        self._must_stop |= self._tell(self._guard.observe_validation(step, metrics.get("success", math.nan)))
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> Any:
         if "train_runtime" in (logs or {}):
@@ -158,8 +164,11 @@ class CollapseGuardCallback(TrainerCallback):
         return control
 
     def _observe(self, step: int, logs: dict[str, Any]) -> bool:
-        """Print and record a step's alarms. Returns: whether the training must stop."""
-        raised = self._guard.observe(step, logs)
+        """Check a step. Returns: whether the training must stop."""
+        return self._tell(self._guard.observe(step, logs)) or self._must_stop
+
+    def _tell(self, raised: Sequence[Alarm]) -> bool:
+        """Print and record alarms. Returns: whether the training must stop."""
         stop = bool(raised) and self._guard.settings.on_alarm == "stop"
         for alarm in raised:
             last_healthy = healthy_step(self._healthy)

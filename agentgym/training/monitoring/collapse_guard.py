@@ -13,7 +13,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from agentgym.credit.reward_parts import MOVED_BY
+from agentgym.reward import SUCCESS
 from agentgym.training.recipe.guard_section import GuardSection
+
+VALIDATION_DROP = "validation_drop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,7 @@ class CollapseGuard:
         self._baselines: dict[str, list[float]] = {}
         self._broken: dict[str, int] = {}
         self._recent: deque[float] = deque(maxlen=max(5, self.settings.patience))
-        self._best = 0.0
+        self._best = self._best_validation = 0.0
 
     @property
     def healthy(self) -> bool:
@@ -84,6 +88,22 @@ class CollapseGuard:
                     baseline.append(value)
         self.alarms += raised
         return raised
+
+    def observe_validation(self, step: int, success: float) -> list[Alarm]:
+        """Check the success on the validation tasks. Returns: the alarms raised, usually none."""
+        if self.settings.on_alarm == "off" or not math.isfinite(success):
+            return []
+        self._best_validation = max(self._best_validation, success)
+        limit = self.settings.validation_drop * self._best_validation
+        was_broken, self._broken[VALIDATION_DROP] = self._broken.get(VALIDATION_DROP, 0), int(success < limit)
+        if success >= limit or was_broken:
+            return []
+        reason = (
+            f"The agent becomes worse on tasks that it does not train on: success on the validation tasks is "
+            f"{success:.3g}, and was {self._best_validation:.3g} at best"
+        )
+        self.alarms.append(Alarm(step, VALIDATION_DROP, success, limit, reason))
+        return self.alarms[-1:]
 
     def _judgements(self, numbers: Mapping[str, float]) -> list[tuple[str, bool, float, float, str]]:
         """Return name, whether broken, value, limit and reason of each rule whose metric was logged."""
@@ -124,6 +144,14 @@ def _rules(s: GuardSection) -> dict[str, _Rule]:
             True,
             False,
             "In almost every group all episodes have the same return, so there is nothing to learn from",
+            True,
+        ),
+        "success_share": _Rule(
+            f"{MOVED_BY}{SUCCESS}",
+            s.success_share,
+            False,
+            False,
+            "Other rewards than success move the policy",
             True,
         ),
         "no_tool": _Rule("guard/no_tool", s.no_tool, True, False, "The agent no longer uses its tools"),

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym.credit import Group
+from agentgym.credit.reward_parts import MOVED_BY, reward_shares
 from agentgym.evaluation.cuts import cuts_of
 from agentgym.messages import ResultStatus
 from agentgym.reward import SUCCESS
@@ -137,6 +139,7 @@ def diagnose(
         credit: one array of advantages per trajectory.
     Returns:
         zero_gradient: fraction of groups in which no turn has an advantage, so that nothing is learnt.
+        success_varies: fraction of groups in which some episodes are solved and others are not.
         zero_forecast: forecast for the next batch: the probability that all or none of a group's episodes succeed,
             E[(1-p)^N + p^N] over the posterior of each task's success rate p.
         no_tool: fraction of valid episodes without a call that ran. ended_on_tool: fraction of valid episodes that a
@@ -158,6 +161,7 @@ def diagnose(
     trained = [group for group in groups if any(trajectories[i].valid for i in group)]
     metrics = {
         "zero_gradient": float(np.mean([not any(np.any(credit[i]) for i in group) for group in trained])),
+        "success_varies": _mean([_success_varies([trajectories[i] for i in group]) for group in trained]),
         "no_tool": float(np.mean([not any(_ran(turn) for turn in t.turns) for t in valid])),
         "ended_on_tool": float(np.mean([_ended_on_tool(t) for t in valid])),
         "void": float(np.mean([says_nothing(turn) for turn in turns])),
@@ -193,6 +197,12 @@ def _forecast(group: Sequence[Trajectory]) -> float:
     if not judged:
         return math.nan
     return zero_gradient_forecast(sum(value >= 1.0 for value in judged), len(judged), len(group))
+
+
+def _success_varies(group: Sequence[Trajectory]) -> float:
+    """Return 1 if the judged episodes of a group differ in success, else 0; NaN if none was judged."""
+    judged = {t.success for t in group if t.valid and t.success is not None}
+    return float(len(judged) > 1) if judged else math.nan
 
 
 def _ran(turn: Turn) -> bool:
@@ -240,6 +250,15 @@ def credit_metrics(
         share = effective_share(np.array([float(np.mean(turn)) for turn in turns]))
         metrics["off_policy/effective_sample_size"] = share
     return metrics
+
+
+def movers(
+    groups: Sequence[Group],
+    estimate: Callable[[Group], list[NDArray[np.float64]]],
+    advantages: Sequence[NDArray[np.float64]],
+) -> dict[str, float]:
+    """Return the shares of the advantages that the components of the reward cause; see `reward_shares`."""
+    return {f"{MOVED_BY}{name}": share for name, share in reward_shares(groups, estimate, advantages).items()}
 
 
 def age_metrics(trajectories: Sequence[Trajectory], *, version: int, bound: int) -> dict[str, float]:

@@ -38,5 +38,9 @@ class GuardSection(Section):
     """Alarm above this mean distance, in nats, of a token's sampled and recomputed log-probabilities."""
     success_drop: Share = 0.4
     """Alarm if success of the last steps falls below this share of the best so far."""
+    success_share: Share = 0.25
+    """Alarm if success has less than this share of what moves the policy, while other rewards have the rest."""
+    validation_drop: Share = 0.85
+    """Alarm at once if success on the validation tasks falls below this share of the best validation so far."""
     solved: Share = 0.9
     """From this success on, a run without gradient counts as solved, not as collapsed."""

@@ -233,6 +233,9 @@ class TrainSection(Section):
     """How many tasks a validation plays."""
     validate_stratum: str | None = None
     """Validate only tasks with this tag. By default all validation tasks may be drawn."""
+    ends_with: Literal["last", "best"] = "last"
+    """The weights that the training ends with: those of the `last` step, or those of the `best` validation, the first
+    of equally good ones. The folder `checkpoints/best` has the latter in either case."""
     until_success: Share | None = None
     """Stop as soon as success on validation tasks reaches this share. By default all steps are taken."""
     sampler: str | None = None

@@ -10,7 +10,7 @@ from transformers import PrinterCallback, TrainerCallback
 
 from agentgym.evaluation.runner import note_held_out_use
 from agentgym.storage.adaptations import joined
-from agentgym.training.checkpoints import HEALTHY, latest_checkpoint, step_of
+from agentgym.training.checkpoints import BEST, HEALTHY, best_validation, latest_checkpoint, step_of
 from agentgym.training.model.grpo_config import grpo_config
 from agentgym.training.model.model_failures import out_of_memory_named
 from agentgym.training.model.models import FINAL, restore, save_final, train_from
@@ -106,7 +106,8 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
         named = [*gatherer_for(context, stream).parts, *named]
         changes = {name: value for part in named for name, value in part.rollout_changes().items()}
         context = replace(context, rollouts=context.rollouts.with_config(**changes))
-        parts, run = parts_around(context, learner, sampler, stream, named), training_run(context, learner, checkpoint)
+        parts = parts_around(context, learner, sampler, stream, named, guard)
+        run = training_run(context, learner, checkpoint)
         try:
             for part in parts:
                 part.prepare(run)
@@ -120,7 +121,11 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
                 part.close()
     processes.share(lambda: _finish(parts, run))
     learner.gather()
-    if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir() and not is_sharded(learner.full_model):
+    if section.ends_with == "best" and (best := best_validation(checkpoints)) is not None:
+        restore(learner.full_model, checkpoints / BEST)
+        text = "The training ends with the weights of step {}, the best validation (success {:.3f})."
+        context.console.print(text.format(*best), markup=False, highlight=False, soft_wrap=True)
+    elif guard.stopped and (healthy := checkpoints / HEALTHY).is_dir() and not is_sharded(learner.full_model):
         restore(learner.full_model, healthy)
     model = save_final(learner.full_model, learner.processing_class, checkpoints, processes)
     return context.learner(model, learner.processing_class)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing_extensions import override
 from agentgym.policy.logit_hooks.contract import TrainedHookMaker
 from agentgym.rollout.engine import ReportingEngine
 from agentgym.storage.adaptations import note_adaptations
+from agentgym.training.checkpoints import BEST, RESULT, best_validation
 from agentgym.training.gatherers import Gatherer, make_gatherer, play_groups
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.gatherers.contract import WrappedGatherer
-from agentgym.training.monitoring.callbacks import LoggingCallback, ValidationCallback
+from agentgym.training.model.models import save_model
+from agentgym.training.monitoring.callbacks import CollapseGuardCallback, LoggingCallback, ValidationCallback
 from agentgym.training.monitoring.credit_audit import CreditLog
 from agentgym.training.parts import TrainingPart, TrainingRun
 from agentgym.training.recipe.episode_section import parse_hooks
@@ -84,7 +87,12 @@ def gatherer_for(context: RunContext, stream: Streaming | None) -> WrappedGather
 
 
 def parts_around(
-    context: RunContext, learner: Learner, sampler: Sampler | None, stream: Streaming | None, named: list[TrainingPart]
+    context: RunContext,
+    learner: Learner,
+    sampler: Sampler | None,
+    stream: Streaming | None,
+    named: list[TrainingPart],
+    guard: CollapseGuardCallback,
 ) -> list[TrainingPart]:
     """Make all parts in callback order: the parts of every reinforcement around the recipe's named parts.
 
@@ -92,13 +100,14 @@ def parts_around(
         sampler: the recipe's sampler; None if tasks are only shuffled.
         stream: plays in the background; None if each step is played when it is trained.
         named: the gatherer and the parts of [train.parts].
+        guard: watches the validations.
     """
     recipe, section = context.recipe, context.recipe.train
     publishing = [] if stream is None else [stream.callback]
     parts: list[TrainingPart] = []
     parts += [
         Watching(*publishing, _progress_callback(context, {} if stream is None else STREAM_METRICS)),
-        Validation(context, learner, parts),
+        Validation(context, learner, parts, guard),
         Reference(section, learner.model, learner.processing_class, context.processes),
     ]
     if sampler is not None:
@@ -137,10 +146,16 @@ def _progress_callback(context: RunContext, further_metrics: Mapping[str, str]) 
 
 
 class Validation(TrainingPart):
-    """Measures the policy on validation tasks every few steps. `parts`: may change the rollout config for that."""
+    """Measures the policy on validation tasks every few steps, and keeps the model of the best validation.
 
-    def __init__(self, context: RunContext, learner: Learner, parts: Sequence[TrainingPart]) -> None:
-        self._context, self._learner, self._parts = context, learner, parts
+    Args:
+        parts: may change the rollout config for validations. guard: watches their success.
+    """
+
+    def __init__(
+        self, context: RunContext, learner: Learner, parts: Sequence[TrainingPart], guard: CollapseGuardCallback
+    ) -> None:
+        self._context, self._learner, self._parts, self._guard = context, learner, parts, guard
 
     @override
     def callbacks(self) -> Sequence[Any]:
@@ -159,9 +174,20 @@ class Validation(TrainingPart):
         changes = {name: value for part in self._parts for name, value in part.measurement_changes().items()}
         count, stratum = section.validate_tasks, section.validate_stratum
         metrics = validate(self._context, self._learner, step, count, "validation", stratum=stratum, changes=changes)
+        self._context.processes.share(lambda: self._note(step, metrics))
         for part in self._parts:
             part.validated(metrics)
         return metrics
+
+    def _note(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Tell the guard of a validation, and keep the model if no earlier one was as good."""
+        self._guard.note_validation(step, metrics)
+        success, checkpoints = metrics.get("success"), self._context.folder.checkpoints
+        best = best_validation(checkpoints)
+        if success is None or (best is not None and success <= best[1]):
+            return
+        result = {RESULT: json.dumps({"step": step, "success": success})}
+        save_model(self._learner.full_model, self._learner.processing_class, checkpoints / BEST, result)
 
 
 class TaskSampling(TrainingPart):

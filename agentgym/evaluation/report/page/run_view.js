@@ -136,12 +136,14 @@ function reinforcementCharts(run, stage) {
   const titled = (title) => (stage.phase === "train" ? title : `${named(stage)}, ${title.toLowerCase()}`);
   const checked = (name) => ({ name: "validation", points: validation[name] ?? [], colour: 1, dots: true });
   const components = Object.keys(train).filter((name) => name.startsWith("turn_reward/")).slice(0, 4);
+  const movers = Object.keys(train).filter((name) => name.startsWith("moved_by/")).slice(0, 4);
   return [
     lineChart({ title: titled("Success"), note: "validation with its 95 % interval", share: true, series: [{ ...checked("success"), band: run.bands[stage.validation] ?? [] }, line("training", train.success, 5)] }),
     lineChart({ title: titled("Reward"), note: "per training episode", series: [line("reward", train.reward, 2)] }),
     lineChart({ title: titled("Turns per episode"), series: [checked("turns"), line("training", train.turns, 5)] }),
     lineChart({ title: titled("Calls that ran"), share: true, series: [checked("calls_ok"), line("training", train.calls_ok, 5)] }),
     lineChart({ title: titled("Turn rewards"), note: "sum over an episode", series: components.map((name, i) => line(name.slice(12), train[name], i + 1)) }),
+    lineChart({ title: titled("What moves the policy"), note: run.moved_by[stage.phase] ?? "", share: true, series: movers.map((name, i) => line(name.slice(9), train[name], i + 1)) }),
     lineChart({ title: titled("Age of tokens"), note: "optimiser steps", series: [line("oldest", train["async/age_max"], 3), line("mean", train["async/age_mean"], 1)] }),
     lineChart({ title: titled("Groups ahead"), series: [line("in flight", train["async/in_flight"], 1), line("queued", train["async/queued"], 2)] }),
     lineChart({ title: titled("Entropy"), note: "of the next token, nats", series: [line("entropy", train.entropy, 4)] }),
