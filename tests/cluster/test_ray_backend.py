@@ -13,12 +13,10 @@ from pathlib import Path
 import pytest
 from kit_halves import each_half
 from served_environments import Workshop
-from simulated_cluster import simulated_cluster
 
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, SandboxSpec, ScriptedPolicy, Task, register
 from agentgym.cluster.host_link import SILENCE_S
 from agentgym.cluster.hosted_sandbox import HostedChannel
-from agentgym.cluster.ray_access import MODE_VARIABLE
 from agentgym.cluster.ray_backend import RayBackend
 from agentgym.errors import SandboxDied, SandboxUnavailable, UnknownNameError
 from agentgym.sandbox import Capabilities, NamespacesBackend
@@ -26,6 +24,7 @@ from agentgym.testing import check_backend
 from agentgym.testing.backends.testbed import SPEC
 
 pytestmark = [
+    pytest.mark.together("a cluster of Ray"),
     pytest.mark.skipif(
         find_spec("ray") is None and not os.environ.get("AGENTGYM_CI_RAY"), reason="Ray is not installed"
     ),
@@ -190,23 +189,6 @@ asyncio.run(main())
 
 def alive(pids: set[int]) -> list[int]:
     return [pid for pid in pids if Path(f"/proc/{pid}/cmdline").exists()]
-
-
-async def test_a_token_written_after_the_start_of_a_cluster_keeps_no_driver_away(tmp_path, monkeypatch):
-    """As a plain `ray.init()` writes it, on a host whose cluster runs already and asks for none."""
-    import ray
-
-    ray.shutdown()
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv(MODE_VARIABLE, raising=False)
-    with simulated_cluster(1) as started_before:
-        (tmp_path / ".ray").mkdir()
-        (tmp_path / ".ray" / "auth_token").write_text("a" * 64)
-        backend = RayBackend(started_before.address)
-        try:
-            assert (await (await backend.create(SPEC)).exec(["echo", "here"])).stdout == b"here\n"
-        finally:
-            await backend.close()
 
 
 async def test_a_driver_that_was_killed_leaves_no_host_and_no_sandbox(cluster):

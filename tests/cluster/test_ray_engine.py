@@ -30,6 +30,7 @@ needs_ray = pytest.mark.skipif(
     find_spec("ray") is None and not os.environ.get("AGENTGYM_CI_RAY"),
     reason="Ray is not installed: make setup-cluster",
 )
+pytestmark = pytest.mark.together("a cluster of Ray")
 RUN = Call("run", {"command": "echo $PPID; cat /work/*; sleep 0.1"})
 WRITE = Call("write", {"name": "a", "text": "kept"})
 SCRIPT = [Message("assistant", "", (call,)) for call in (WRITE, RUN, RUN)] + [Message("assistant", "done")]

@@ -14,16 +14,21 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from simulated_cluster import simulated_cluster
 
 from agentgym import __version__
+from agentgym.cluster.ray_access import MODE_VARIABLE
+from agentgym.cluster.ray_backend import RayBackend
 from agentgym.cluster.ray_nodes import _CURRENT_CLUSTER, _fault, connect
 from agentgym.cluster.ray_start import end_nodes
 from agentgym.errors import ClusterError
+from agentgym.testing.backends.testbed import SPEC
 
 needs_ray = pytest.mark.skipif(
     find_spec("ray") is None and not os.environ.get("AGENTGYM_CI_RAY"),
     reason="Ray is not installed: make setup-cluster",
 )
+pytestmark = pytest.mark.together("a cluster of Ray")
 AGENTGYM = [sys.executable, "-m", "agentgym"]
 WITHOUT_RAY = [
     sys.executable,
@@ -171,3 +176,22 @@ GOOD = {"host": "h", "pid": 1, "nice": 0, "cpus": 2, "python": "3.11", "unavaila
 def test_a_node_that_cannot_be_used_says_why(change, fault):
     assert fault in _fault(GOOD | {"agentgym": __version__} | change)
     assert bool(fault) == bool(_fault(GOOD | {"agentgym": __version__} | change))
+
+
+@needs_ray
+@pytest.mark.needs_namespaces
+async def test_a_token_written_after_the_start_of_a_cluster_keeps_no_driver_away(tmp_path, monkeypatch):
+    """As a plain `ray.init()` writes it, on a host whose cluster runs already and asks for none."""
+    import ray
+
+    ray.shutdown()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv(MODE_VARIABLE, raising=False)
+    with simulated_cluster(1) as started_before:
+        (tmp_path / ".ray").mkdir()
+        (tmp_path / ".ray" / "auth_token").write_text("a" * 64)
+        backend = RayBackend(started_before.address)
+        try:
+            assert (await (await backend.create(SPEC)).exec(["echo", "here"])).stdout == b"here\n"
+        finally:
+            await backend.close()
