@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from credit_cases import angle, make
@@ -11,7 +13,7 @@ from agentgym.testing.exact.bias import with_tokens
 from agentgym.testing.exact.problems import Problem, ProblemPath, go_score
 from agentgym.testing.exact.signals import PROBLEMS_WITH_SIGNALS, PROBLEMS_WITH_WRONG_CRITIC
 
-SIZES = (2, 3, 4)
+SIZES = (2, 3, pytest.param(4, marks=pytest.mark.thorough))  # the sum over groups of four takes most of the time
 LEFT_OUT = {"baseline": "loo", "scale": "none"}
 every_problem = pytest.mark.parametrize("problem", PROBLEMS_WITH_SIGNALS.values(), ids=PROBLEMS_WITH_SIGNALS)
 
@@ -141,7 +143,7 @@ def test_failures_that_the_agent_does_not_cause_leave_an_unbiased_estimator_unbi
 
 @pytest.mark.parametrize(("form", "problem"), [(form, problem) for form in RECORDED for problem in RECORDED[form]])
 def test_a_biased_form_has_the_recorded_bias(form, problem):
-    """Pins: distance from the true gradient in units of its length, for groups of 2, 3 and 4."""
+    """Pins: distance from the true gradient in units of its length, for groups of 2, 3 and, at night, 4."""
     name, options = form[0], dict(form[1:])
     chosen = make(name, **options)
     assert chosen.bias == "biased"
@@ -149,11 +151,9 @@ def test_a_biased_form_has_the_recorded_bias(form, problem):
         (PROBLEMS_WITH_WRONG_CRITIC if name in ("turn_gae", "ragen") else PROBLEMS_WITH_SIGNALS)[problem]
     )
     true = decision.true_gradient()
-    actual = [
-        apart(decision.estimated_gradient(chosen, size), true)
-        for size, _ in zip(SIZES, RECORDED[form][problem], strict=False)
-    ]
-    assert actual == pytest.approx(list(RECORDED[form][problem]), abs=2e-4)
+    recorded = RECORDED[form][problem][: 3 if "AGENTGYM_TEST_ALL" in os.environ else 2]
+    actual = [apart(decision.estimated_gradient(chosen, size), true) for size in range(2, 2 + len(recorded))]
+    assert actual == pytest.approx(list(recorded), abs=2e-4)
 
 
 @pytest.mark.parametrize("name", ["kevin", "user_rl"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from credit_cases import expect
-from hypothesis import given, settings
+from credit_cases import expect, few
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym.credit import Group, estimator
@@ -32,7 +32,6 @@ GAMES = st.integers(1, 5).flatmap(
         lambda values: dict(zip(subsets(k), values, strict=True))
     )
 )
-few = settings(max_examples=10, deadline=None)
 
 
 def turns_of(game) -> int:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from credit_cases import identical, make, same
+from credit_cases import few, identical, make, same
 from credit_promises import PROMISES
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym.credit import Group
@@ -21,7 +21,6 @@ from agentgym.credit.contract import batch_advantages
 from agentgym.registry import names
 from agentgym.testing.estimators import random_signals
 
-few = settings(max_examples=10, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 every = pytest.mark.parametrize("name", sorted(PROMISES))
 

@@ -7,8 +7,8 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from credit_cases import identical, make, same
-from hypothesis import given, settings
+from credit_cases import few, identical, make, same
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym.credit import Group
@@ -19,7 +19,6 @@ from agentgym.methods.credit.bilevel_gae import token_advantages
 from agentgym.registry import names
 from agentgym.testing.estimators import random_signals
 
-few = settings(max_examples=10, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 PUBLISHED = [
     "agentrl",

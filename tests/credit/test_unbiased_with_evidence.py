@@ -15,7 +15,7 @@ from agentgym.credit import estimator
 from agentgym.testing.exact.problems import Problem, stop_or_go
 from agentgym.testing.exact.signals import PROBLEMS_WITH_EVIDENCE
 
-SIZES = (2, 3, 4)
+SIZES = (2, 3, pytest.param(4, marks=pytest.mark.thorough))  # the sum over groups of four takes most of the time
 ROOMY = {name: problem for name, problem in PROBLEMS_WITH_EVIDENCE.items() if name != "back_and_forth"}
 
 

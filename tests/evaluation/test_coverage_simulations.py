@@ -26,7 +26,7 @@ def simulate(rng, n: int, k: int) -> tuple[float, np.ndarray]:
 
 
 @pytest.mark.parametrize("n", [20, pytest.param(100, marks=pytest.mark.thorough), 500])
-@pytest.mark.parametrize("k", [1, 2, 4, 8])
+@pytest.mark.parametrize("k", [1, *(pytest.param(k, marks=pytest.mark.thorough) for k in (2, 4)), 8])
 def test_a_95_percent_interval_covers_the_truth_94_to_96_percent_of_the_time(n, k):
     """2,000 evaluations each; the simulation's own standard error is 0.5 points; 20 tasks get a little more."""
     rng, hits = np.random.default_rng(1000 * n + k), 0
@@ -79,7 +79,7 @@ def test_gains_and_rates_of_a_few_uneven_rare_tasks_are_covered_93_percent_of_th
     assert np.mean(rates) >= 0.93
 
 
-@pytest.mark.parametrize("n", [20, 100])
+@pytest.mark.parametrize("n", [20, pytest.param(100, marks=pytest.mark.thorough)])
 def test_the_paired_interval_covers_the_true_gain(n):
     rng, hits = np.random.default_rng(n), 0
     for _ in range(SIMULATED):
@@ -92,7 +92,15 @@ def test_the_paired_interval_covers_the_true_gain(n):
     assert 0.935 <= hits / SIMULATED <= 0.965
 
 
-@pytest.mark.parametrize(("n", "k"), [(20, 1), (20, 4), (100, 2), (500, 1)])
+@pytest.mark.parametrize(
+    ("n", "k"),
+    [
+        (20, 1),
+        pytest.param(20, 4, marks=pytest.mark.thorough),
+        (100, 2),
+        pytest.param(500, 1, marks=pytest.mark.thorough),
+    ],
+)
 def test_two_equal_agents_are_told_apart_at_most_once_in_twenty(n, k):
     rng, alarms, significant = np.random.default_rng(10 * n + k), 0, 0
     for trial in range(SIMULATED):

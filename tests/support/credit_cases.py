@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 
 import numpy as np
@@ -24,7 +25,7 @@ i   outcome   turn rewards          R_i
 """
 TASK = Task("t-1", "acme/counter-v1", prompt="Count.")
 
-few = settings(max_examples=10, deadline=None)
+few = settings(max_examples=20 if "AGENTGYM_TEST_ALL" in os.environ else 5, deadline=None)
 
 # Multiples of 1/64: sums are exact, so identities hold exactly. Standard deviations are either 0 or far above 1e-6.
 amount = st.integers(-128, 128).map(lambda n: n / 64)
