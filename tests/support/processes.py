@@ -19,13 +19,18 @@ def process_files(name: str) -> Iterator[Path]:
 
 def children_of(pid: int) -> set[int]:
     """The processes that one started and that have not ended."""
-    children = set()
-    for status in process_files("stat"):
-        with suppress(OSError):  # it ended while we looked
-            state, parent = status.read_text(errors="replace").rpartition(")")[2].split()[:2]
-            if int(parent) == pid and state != "Z":
-                children.add(int(status.parent.name))
-    return children
+    children: set[int] = set()
+    with suppress(OSError):  # it, or one of its threads, ended while we looked
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            children.update(map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split()))
+    return {child for child in children if not has_ended(child)}
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, or waits for its parent to ask for its exit code."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] == "Z"
+    return True
 
 
 def spawners() -> set[int]:
