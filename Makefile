@@ -17,7 +17,7 @@ REAL        ?= spider
 SPIDER      ?= ../shared/data/spider_dev_10
 TORCH_FROM  ?=
 PYTEST_ARGS ?=
-WORKERS     ?= 4
+WORKERS     ?= 3
 BENCHMARKS  ?= overhead episodes gateway warehouse sandbox pool credit environments intervals swe gui viewer training sampling learning
 PEERS       ?= .venv-peers
 FUZZ_SECONDS ?= 60
@@ -162,8 +162,8 @@ $(MODELS)/smollm2-135m/config.json: | $(STAMP)
 	    --chat-template recipes/smollm2.jinja
 	@rm -r "$(MODELS)/download"
 
-# Neighbours stay in one process, so that what they share (a run, a browser, task sets) is mostly made once. Half of the
-# time a worker waits, for containers and browsers above all, so there are four of them also on two cores.
+# Neighbours stay in one process, so that what they share (a run, a browser, task sets) is mostly made once. Workers wait
+# for containers and browsers, so there are three of them also on two cores; each takes 20 s of a processor to import.
 test: $(STAMP)  ## every test but the thorough ones
 	"$(PY)" -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 

@@ -27,6 +27,7 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 for name, value in {
     "OMP_NUM_THREADS": "1",  # tests, episodes and sandboxes run beside each other
     "ONEDNN_MAX_CPU_ISA": "AVX512_CORE",  # with AMX, training would compute in bfloat16
+    "TORCHDYNAMO_DISABLE": "1",  # nothing here is compiled, and a library prepares it on import, for a second each time
     "TOKENIZERS_PARALLELISM": "false",  # a tokenizer with threads warns after every fork
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -53,11 +54,11 @@ for sent, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
         signal.signal(sent, handler)
 
 # Nothing here may depend on how fast the machine is at the moment: not an example, nor the making of one. `make test`
-# tries the same 20 examples every time, so that a change is judged by itself; `make test-all` looks for 100 new ones.
+# tries the same 10 examples every time, so that a change is judged by itself; `make test-all` looks for 100 new ones.
 hypothesis.settings.register_profile(
     "agentgym",
     deadline=None,
-    max_examples=100 if "AGENTGYM_TEST_ALL" in os.environ else 20,
+    max_examples=100 if "AGENTGYM_TEST_ALL" in os.environ else 10,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
     derandomize="AGENTGYM_TEST_ALL" not in os.environ,
 )
