@@ -92,6 +92,9 @@ SEGMENTS = {
         "save_every": 1,
     },
 }
+learnt_at_night = pytest.mark.thorough
+"""Marks the tests of a run that learns for 25 seconds of a processor. By day test_token_values.py and
+test_direct_advantage.py show what is learnt, tests/training/test_stage_resume.py kills stages, and all stages run."""
 PRESSING = pressing(*GUIDED, DIRECT, {"kind": "evaluate", "name": "after"}, SEGMENTS, warm_start_steps=320)
 
 
@@ -103,6 +106,24 @@ def finished(tmp_path_factory) -> Path:
     return folder
 
 
+def test_every_stage_runs_on_stored_episodes(tmp_path):
+    stages = [*GUIDED, DIRECT, {"kind": "evaluate", "name": "after"}]
+    shorter = {"steps": 2, "epochs": 1, "critic_epochs": 1}
+    data = pressing(
+        *(
+            {**stage, "options": {**options, **{k: shorter[k] for k in shorter.keys() & options.keys()}}}
+            for stage in stages
+            for options in [stage.get("options", {})]
+        )
+    ).model_dump(exclude_none=True)
+    data["train"] |= {"tasks_per_step": 2, "group_size": 4}
+    data["evaluate"] |= {"tasks": 1, "group_size": 1}
+    run(Recipe.parse(data), tmp_path / "run")
+    measured = {file.stem for file in (tmp_path / "run" / "evaluation").glob("*.json")}
+    assert measured == {"before", "by_q", "best_by_q", "by_outcomes", "after"}
+
+
+@learnt_at_night
 def test_direct_advantage_learns_from_stored_episodes_and_plays_none(finished):
     assert success(finished, "before") < 0.7
     assert success(finished, "after") > 0.85
@@ -111,6 +132,7 @@ def test_direct_advantage_learns_from_stored_episodes_and_plays_none(finished):
     assert len(rows) == 1 + 12 * 4
 
 
+@learnt_at_night
 def test_a_policy_is_guided_by_values_of_stored_episodes_without_being_trained(finished):
     """By distributions of outcomes. Action values need more steps than a test has; test_token_values.py shows them."""
     assert success(finished, "by_outcomes") > success(finished, "before") + 0.2
@@ -121,6 +143,7 @@ def test_a_policy_is_guided_by_values_of_stored_episodes_without_being_trained(f
     assert all(torch.equal(value, second[key]) for key, value in first.items())
 
 
+@learnt_at_night
 def test_of_several_episodes_of_a_task_the_one_whose_tokens_are_worth_most_is_measured(finished):
     chosen = Evaluation.load(finished / "evaluation" / "best_by_q.json")
     assert chosen.group_size == 1
@@ -153,10 +176,8 @@ def episodes_begun(folder: Path, label: str) -> int:
     return int(count)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["direct_advantage", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("q", "likely_q", "outcomes"))],
-)
+@learnt_at_night
+@pytest.mark.parametrize("name", ["direct_advantage", "q", "likely_q", "outcomes"])
 def test_a_stage_that_is_killed_while_it_learns_ends_as_it_would_have(finished, tmp_path, name):
     resumed = cut_back(finished, tmp_path, name)
     before = (resumed / "metrics.jsonl").read_bytes()
@@ -173,6 +194,7 @@ def test_a_stage_that_is_killed_while_it_learns_ends_as_it_would_have(finished, 
         assert all(torch.equal(value, continued[key]) for key, value in unbroken.items()), file
 
 
+@learnt_at_night
 @pytest.mark.parametrize("when", ["while it plays", "while it learns"])
 def test_a_stage_of_segments_that_is_killed_ends_as_it_would_have(finished, tmp_path, when):
     resumed = cut_back(finished, tmp_path, "segments")
@@ -192,7 +214,7 @@ def test_a_stage_of_segments_that_is_killed_ends_as_it_would_have(finished, tmp_
 
 
 @pytest.mark.parametrize(("name", "following"), [("by_outcomes", "direct_advantage"), ("best_by_q", "outcomes")])
-@pytest.mark.thorough
+@learnt_at_night
 def test_an_evaluation_by_values_that_is_killed_while_it_plays_measures_what_it_would_have(
     finished, tmp_path, name, following
 ):
@@ -232,6 +254,7 @@ def test_what_cannot_work_is_refused_before_anything_starts(kind, options, messa
         check_before_start(chosen := pressing({"kind": kind, "options": options}), chosen.tasks.load())
 
 
+@learnt_at_night
 def test_another_run_that_finished_no_such_episode_is_refused_before_anything_starts(finished):
     stage = {"kind": "implicit_q", "options": {"episodes": [f"{finished}:none"]}}
     with pytest.raises(RecipeError, match="that run finished none with this label"):
