@@ -17,12 +17,12 @@ SHORT = {
     "gateway": "--quick",
     "intervals": "--tasks 10 --samples 1 --trials 20",
     "mcp": "--servers 2 --calls 5",
-    "mixed_soak": "--quick",
     "pool": "--backends namespaces --task-sets code/functions-v1 --episodes 2 --rounds 1 --at-once 1 --think-ms 0",
     "warehouse": "--episodes 2 --rounds 1",
 }
 LONG = {
     "kills": "--quick",
+    "mixed_soak": "--quick",
     "training": "--rounds 1 --groups 1",
     "sandbox_against": f"{BENCHMARKS.parent} --rounds 1",
     "sampling": "--episodes 2 --rounds 1",

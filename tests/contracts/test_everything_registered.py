@@ -46,7 +46,7 @@ SAMPLES = {
     "agentgym/web-v2": 1,
     "agentgym/web-wizard-v1": 1,
 }
-SAMPLE = 3 if "AGENTGYM_TEST_ALL" in os.environ else 2
+SAMPLE = 3 if "AGENTGYM_TEST_ALL" in os.environ else 1
 """Tasks that any other environment is played on."""
 AT_NIGHT = {
     "agentgym/apps-code-v1",

@@ -112,7 +112,10 @@ async def test_a_container_removed_behind_our_back_is_a_dead_sandbox(backend, sm
     await sandbox.close()
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.05, 0.15, 0.25])
+@pytest.mark.parametrize(
+    "after_s",
+    [0.0, pytest.param(0.05, marks=pytest.mark.thorough), 0.15, pytest.param(0.25, marks=pytest.mark.thorough)],
+)
 async def test_a_cancelled_creation_leaves_nothing(small, after_s):
     before = containers(), meeting_folders()
     backend = DockerBackend()

@@ -24,7 +24,7 @@ SWITCH = [str(HERE / "as_ordinary_user.py")] if os.geteuid() == 0 else []
     [
         pytest.param([], ["--kills=0.4"], id="root", marks=pytest.mark.thorough),
         pytest.param([], ["--kills=0.4", "--pool=4"], id="pool"),
-        pytest.param(SWITCH, ["--kills=0.2"], id="ordinary user"),
+        pytest.param(SWITCH, ["--kills=0.2"], id="ordinary user", marks=pytest.mark.thorough),
     ],
 )
 def test_nothing_leaks_whatever_is_killed(who, options):

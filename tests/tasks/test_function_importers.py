@@ -48,7 +48,10 @@ def imported(tmp_path, importer, *rows):
 @pytest.mark.parametrize(
     ("importer", "language", "row"),
     [
-        *(("humanevalx", language, row) for language, row in HUMANEVALX.items()),
+        *(
+            pytest.param("humanevalx", language, row, marks=[] if language == "javascript" else [pytest.mark.thorough])
+            for language, row in HUMANEVALX.items()
+        ),
         *(("multiple", language, row) for language, row in MULTIPLE.items()),
     ],
 )
@@ -256,7 +259,9 @@ GOLDS = {
 
 
 @pytest.mark.needs_namespaces
-@pytest.mark.parametrize("what", GOLDS)
+@pytest.mark.parametrize(
+    "what", [pytest.param(what, marks=[pytest.mark.thorough] if "crates" in what else []) for what in GOLDS]
+)  # rustc takes seconds of a processor; above it compiles a row of another set
 async def test_a_published_gold_is_paid_and_another_solution_is_named(tmp_path, what):
     row = GOLDS[what]
     (task,) = imported(tmp_path, "humanevalx", row)["held_out"]

@@ -147,6 +147,7 @@ def test_what_validates_is_written_and_a_reason_for_everything_else(instances, t
     assert {name: text in reasons.get(name, "") for name, text in says.items()} == dict.fromkeys(says, True), reasons
 
 
+@pytest.mark.thorough  # tests/sandboxes/test_swe_bugs.py kills what keeps the same journal
 def test_an_import_that_was_killed_loses_nothing_that_it_found_out(instances, tmp_path, monkeypatch):
     """Killed with all its processes, once while an environment is built and once while tasks are tried."""
     monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))

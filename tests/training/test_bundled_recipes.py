@@ -124,7 +124,7 @@ def test_what_its_players_say_fits_into_the_budgets_of_every_recipe(path):
         )
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+@every_recipe
 def test_the_stratum_of_the_headline_is_held_out(path):
     recipe = Recipe.load(path)
     task_set = recipe.tasks.load()

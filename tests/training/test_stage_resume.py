@@ -75,7 +75,7 @@ def cut_back(folder: Path, first: str | None, label: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "first", "label", "steps"),
     [
-        ("collect", "copy", "played", None),
+        pytest.param("collect", "copy", "played", None, marks=pytest.mark.thorough),
         pytest.param("imitate", "copy", "none", "warm_start_steps", marks=pytest.mark.thorough),
         ("prefer", "prefer", "none", "compared_steps"),
         pytest.param("rank", "rank", "none", "compared_steps", marks=pytest.mark.thorough),

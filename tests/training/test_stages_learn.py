@@ -25,7 +25,10 @@ def even(tmp_path_factory) -> Path:
     "learn",
     [
         {"kind": "imitate", "name": "learn", "options": {"episodes": ["collect"], "steps": 10, "batch_size": 8}},
-        {"kind": "prefer", "options": {"beta": 0.5, "imitation_weight": 1.0, "steps": 8, "learning_rate": 5e-4}},
+        pytest.param(
+            {"kind": "prefer", "options": {"beta": 0.5, "imitation_weight": 1.0, "steps": 8, "learning_rate": 5e-4}},
+            marks=pytest.mark.thorough,
+        ),
     ],
     ids=["expert iteration", "preferences"],
 )
