@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from model_server import serving
-from source_tree import source_files, syntax_tree
+from source_tree import source_files, syntax_tree, walk
 from typer.testing import CliRunner
 
 from agentgym import Policy
@@ -56,17 +56,18 @@ def calls_of_generate(path: Path) -> Iterator[str]:
     tree = syntax_tree(path)
     own = {
         id(node)
-        for part in ast.walk(tree)
+        for part in walk(tree)
         if isinstance(part, ast.AsyncFunctionDef) and part.name == "generate"
         for node in ast.walk(part)
     }
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Await) and isinstance(node.value, ast.Call) and id(node) not in own:
             function = node.value.func
             if isinstance(function, ast.Attribute) and function.attr == "generate":
                 yield f"{path}:{node.lineno}"
 
 
+@pytest.mark.together("the source tree")
 def test_every_policy_is_asked_by_generate_in_time():
     """Of the code that is shipped; a wrapper's own `generate` passes the request on."""
     shipped = [path for path in source_files() if path.parts[0] not in ("tests", "benchmarks", "testing")]

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from source_tree import walk
+
 # These say nothing about the value they hold. Only a whole name counts: `found`, but not `not_found`.
 WHOLE_NAMES = {
     "found": "matches, row, path: what was found",
@@ -66,7 +68,7 @@ def words_in(tree: ast.Module, path: Path) -> Iterator[tuple[int, str]]:
     """The line and the word of every private name that a file defines, and of private nouns in its docstrings."""
     if path in EXEMPT or path.parts[:2] == ("tests", "rules"):
         return
-    nodes = list(ast.walk(tree))
+    nodes = walk(tree)
     fixed = [node for node in nodes if keeps_its_name(node)]
     fixed_names = {child for node in fixed for child in (node, *names_it_fixes(node))}
     for node in nodes:

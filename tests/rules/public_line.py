@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from source_tree import CONTENT, ROOT, module_name, source_files, syntax_tree, tracked_files
+from source_tree import CONTENT, ROOT, module_name, source_files, syntax_tree, tracked_files, walk
 
 PYTHON_BLOCK = re.compile(r"^```python\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 USER_FOLDERS = ("examples", "recipes", *CONTENT)
@@ -35,7 +35,7 @@ def imports_past_the_line() -> Iterator[tuple[Path, int, str]]:
 
 def internal_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """The absolute imports in a tree that reach behind the public line, each with its line."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "agentgym":
             for alias in node.names:
                 if not is_public(node.module or "", alias.name):

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from source_tree import CONTENT, ROOT, source_files, syntax_tree
+from source_tree import CONTENT, ROOT, source_files, syntax_tree, walk
 
 Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -66,7 +66,7 @@ def docstrings() -> list[tuple[Path, Definition, str]]:
     """Return each docstring of the source with its file and what it describes."""
     found = []
     for path in source_files():
-        for node in ast.walk(syntax_tree(path)):
+        for node in walk(syntax_tree(path)):
             if isinstance(node, DEFINITIONS) and (text := ast.get_docstring(node)) and not is_shown(path, node):
                 found.append((path, node, text))
     return found

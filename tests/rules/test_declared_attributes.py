@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ast
 
-from source_tree import source_files, syntax_tree
+from source_tree import source_files, syntax_tree, walk
 
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 NOT_OURS_BUT_EMPTY = {"ABC", "Generic", "NamedTuple", "Protocol", "object"}
 
 
 def test_every_attribute_is_declared_in_the_class_body_or_set_in_init():
-    classes = [
-        node for path in source_files() for node in ast.walk(syntax_tree(path)) if isinstance(node, ast.ClassDef)
-    ]
+    classes = [node for path in source_files() for node in walk(syntax_tree(path)) if isinstance(node, ast.ClassDef)]
     by_name = {node.name: node for node in classes}
     undeclared = {
         f"{node.name}.{attribute}"

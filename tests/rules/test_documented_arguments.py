@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Iterator
 
-from source_tree import source_files, syntax_tree
+from source_tree import source_files, syntax_tree, walk
 
 _SECTION = re.compile(r"^Args:\n(.*?)(?=^\w|\Z)", re.MULTILINE | re.DOTALL)
 _NAMES = re.compile(r"^    ([a-z_][a-z_0-9]*(?:, [a-z_][a-z_0-9]*)*): ", re.MULTILINE)
@@ -33,7 +33,7 @@ def taken(function: Function) -> set[str] | None:
 
 def functions(tree: ast.Module) -> Iterator[tuple[ast.AST, Function]]:
     """Yield each function with what documents it: itself or, for a constructor, its class."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, Function):
             yield node, node
         for method in node.body if isinstance(node, ast.ClassDef) else ():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from importlib.metadata import EntryPoint, distribution
 
-from source_tree import module_name, project, source_files, syntax_tree
+from source_tree import module_name, project, source_files, syntax_tree, walk
 
 from agentgym import registry
 
@@ -43,7 +43,7 @@ def test_every_entry_point_names_something_in_a_package_of_ours():
 def top_level_names(tree: ast.Module) -> set[str]:
     """What a module defines, assigns or imports, also where its top level branches."""
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in walk(tree):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 names.add(node.name)

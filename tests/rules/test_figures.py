@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from public_line import public_names
-from source_tree import CONTENT, source_files, syntax_tree
+from source_tree import CONTENT, source_files, syntax_tree, walk
 
 MOST_PUBLIC_NAMES = 250
 MOST_FUNCTIONS_WITH_MANY_PARAMETERS = 20
@@ -21,7 +21,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 def functions() -> Iterator[tuple[str, Function]]:
     """Each function of the framework and its place."""
     for path in FRAMEWORK:
-        for node in ast.walk(syntax_tree(path)):
+        for node in walk(syntax_tree(path)):
             if isinstance(node, Function):
                 yield f"{path}:{node.lineno} {node.name}", node
 
@@ -58,7 +58,7 @@ def test_no_file_imports_more_modules_of_the_framework():
     imports = {
         str(path): {
             node.module
-            for node in ast.walk(syntax_tree(path))
+            for node in walk(syntax_tree(path))
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("agentgym")
         }
         for path in FRAMEWORK

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from source_tree import ROOT, module_name, source_files, syntax_tree
+from source_tree import ROOT, module_name, source_files, syntax_tree, walk
 
 LITERALS = ast.Dict | ast.List | ast.Set | ast.DictComp | ast.ListComp | ast.SetComp
 CONTAINERS = re.compile(
@@ -28,7 +28,7 @@ def is_within(module: str, documented: list[str]) -> bool:
 
 def state_in(tree: ast.Module) -> list[str]:
     """Names of a module, not written as constants, that hold something that can be changed; and `global` names."""
-    names = [name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names]
+    names = [name for node in walk(tree) if isinstance(node, ast.Global) for name in node.names]
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             target = ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 import pytest
-from source_tree import syntax_tree, tracked_files
+from source_tree import syntax_tree, tracked_files, walk
 
 TESTS = [path for path in tracked_files() if path.parts[0] == "tests" and path.suffix == ".py"]
 EDITS_PATH = {
@@ -22,7 +22,7 @@ EDITS_PATH = {
 
 def imported_tests(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the line and the name of each import of a test module, also of one within a function."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -35,7 +35,7 @@ def imported_tests(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def path_edits(tree: ast.Module) -> Iterator[int]:
     """Yield the line of each change of sys.path: a call of its methods, or an assignment to it or a part of it."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_path(node.func.value):
             yield node.lineno
         elif isinstance(node, ast.Assign | ast.AugAssign):

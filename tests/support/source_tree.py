@@ -77,6 +77,12 @@ def syntax_tree(path: Path) -> ast.Module:
     return ast.parse((ROOT / path).read_text(), filename=str(path))
 
 
+@cache
+def walk(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Every node of a module, as `ast.walk` yields them: a dozen rules look at each of the million nodes."""
+    return tuple(ast.walk(tree))
+
+
 def imports_of(path: Path) -> list[Import]:
     """Every import statement of a file: see `imports_in`."""
     return list(_imports_of(path))
