@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 
 import pytest
 
@@ -14,7 +15,9 @@ from agentgym.testing.episode_checks import _random_agent
 # of other sizes and strata: test_text_craft.py, test_horizon_sets.py, test_text_locks.py
 OTHERS = ["text/craft-v1", "text/doors-v1", "text/locks-v1"]
 SETS = [name for name in names("task_sets") if name.startswith("text/") and name not in OTHERS]
-every_set = pytest.mark.parametrize("name", SETS)
+every_set = pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.together(name)) for name in SETS])
+built_set = lru_cache(maxsize=1)(load_task_set)
+"""The set of the last test: those of one set follow one another, and building it takes most of their time."""
 
 
 async def play(tasks, script_for):
@@ -33,7 +36,7 @@ def test_every_text_game_has_a_set():
 
 @every_set
 def test_the_set_is_as_large_as_its_card_says_and_asks_nothing_twice(name):
-    task_set = load_task_set(name)
+    task_set = built_set(name)
     strata = Counter(tag for task in task_set["held_out"] for tag in task.tags if tag.startswith("unseen"))
     train = 2_400 if "adventure" in name else 1_200
     assert {split: len(task_set[split]) for split in task_set} == {"train": train, "validation": 120, "held_out": 240}
@@ -43,7 +46,7 @@ def test_the_set_is_as_large_as_its_card_says_and_asks_nothing_twice(name):
 
 @every_set
 def test_levels_of_the_unseen_kinds_are_harder_and_never_trained_on(name):
-    task_set = load_task_set(name)
+    task_set = built_set(name)
     levels = {
         stratum: {task.difficulty for task in task_set["held_out"] if stratum in task.tags}
         for stratum in ("unseen_instances", "unseen_kinds")
@@ -55,14 +58,14 @@ def test_levels_of_the_unseen_kinds_are_harder_and_never_trained_on(name):
 
 @every_set
 async def test_the_oracle_solves_a_sample_of_every_split_and_stratum(name):
-    task_set = load_task_set(name)
+    task_set = built_set(name)
     tasks = [*task_set["train"][::40], *task_set["validation"][::12], *task_set["held_out"][::6]]
     assert await play(tasks, task_set.oracle) == 1.0
 
 
 @every_set
 async def test_doing_nothing_or_anything_scores_nothing(name):
-    task_set = load_task_set(name)
+    task_set = built_set(name)
     tasks = task_set["held_out"][::4]
     tools = list(load("environments", tasks[0].environment).tools.values())
     assert await play(tasks, lambda task: lambda messages: Message("assistant", "")) == 0.0
@@ -71,7 +74,7 @@ async def test_doing_nothing_or_anything_scores_nothing(name):
 
 @pytest.mark.parametrize(("name", "highest"), [("adventure", 0.1), ("wordle", 0.35), ("frozen-lake", 0.25)])
 async def test_the_imperfect_oracle_knows_the_tools_and_rarely_succeeds(name, highest):
-    task_set = load_task_set(f"text/{name}-v1")
+    task_set = built_set(f"text/{name}-v1")
     assert 0.0 <= await play(task_set["validation"], task_set.imperfect_oracle) <= highest
 
 
@@ -85,12 +88,12 @@ def test_another_seed_asks_otherwise():
 @pytest.mark.parametrize("name", ["countdown", "number-guess", "twenty-questions", "wordle"])
 async def test_where_one_call_solves_a_task_trainers_know_it(name):
     """Information gain asks how likely that call is after each turn."""
-    task_set = load_task_set(f"text/{name}-v1")
+    task_set = built_set(f"text/{name}-v1")
     assert await play(task_set["validation"][:20], lambda task: lambda messages: task_set.answer(task)) == 1.0
 
 
 def test_a_set_may_be_narrowed_by_tags_and_keeps_its_players():
-    task_set = load_task_set("text/number-guess-v1")
+    task_set = built_set("text/number-guess-v1")
     easy = task_set.tagged("level_0", "level_1")
     assert {task.difficulty for split in easy for task in easy[split]} == {0.0, 1.0}
     assert 300 < len(easy["train"]) < 500
