@@ -23,6 +23,7 @@ export function lineChart({ title, note = "", series, share = false, xLabel = "s
     SIDE.left + (right > left ? (x - left) / (right - left) : 0.5) * (WIDTH - SIDE.left - SIDE.right),
     HEIGHT - SIDE.bottom - ((Math.min(Math.max(y, low), high) - low) / (high - low)) * (HEIGHT - SIDE.top - SIDE.bottom),
   ];
+  const digits = [3, 4, 5, 6, 7, 8].find((n) => new Set(yTicks.map((value) => number(value, n))).size === yTicks.length);
   const label = (value) => (share ? percent(value) : number(value));
   const cursor = svg("g", { class: "cursor" });
   const drawing = svg(
@@ -31,7 +32,7 @@ export function lineChart({ title, note = "", series, share = false, xLabel = "s
       const y = place(left, value)[1];
       return [
         svg("line", { class: "rule", x1: SIDE.left, x2: WIDTH - SIDE.right, y1: y, y2: y }),
-        svg("text", { class: "tick", x: SIDE.left - 7, y: y + 4, "text-anchor": "end" }, label(value)),
+        svg("text", { class: "tick", x: SIDE.left - 7, y: y + 4, "text-anchor": "end" }, share ? label(value) : number(value, digits)),
       ];
     }),
     ticks(left, right, 6).filter((x) => x >= left && x <= right && Number.isInteger(x)).map((x) =>

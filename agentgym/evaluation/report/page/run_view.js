@@ -60,7 +60,7 @@ function claim(run) {
       h("span", { class: `badge ${kind}` }, `${pointsOf(row.gain.value)} points, 95 % interval ${pointsOf(low)} to ${pointsOf(high)}`)),
     h("p", { class: "facts" }, row.gain.significant ? "Chance does not explain the difference" : "Chance could explain the difference",
       ` (sign test p ${row.gain.p < 1e-4 ? "< 0.0001" : `= ${row.gain.p.toPrecision(1)}`}). `,
-      `Of ${number(row.tasks)} tasks, ${number(row.gain.better)} are solved more often than before, ${number(row.gain.worse)} less often, ${number(row.gain.same)} equally often.`,
+      `Of ${number(row.tasks)} ${row.tasks === 1 ? "task" : "tasks"}, ${number(row.gain.better)} are solved more often than before, ${number(row.gain.worse)} less often, ${number(row.gain.same)} equally often.`,
       row.tag === null || !run.gains[0].gain ? "" : allTasks(run.gains[0])),
   ];
 }

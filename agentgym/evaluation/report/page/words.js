@@ -3,13 +3,13 @@
 const MINUS = "\u2212";
 
 /** 1,204 or 0.034 or 2.5e-6. */
-export function number(value) {
+export function number(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "\u2013";
   if (value === 0) return "0";
   const size = Math.abs(value);
   if (size < 1e-3 || size >= 1e9) return value.toExponential(1).replace("e+", "e").replace("-", MINUS);
-  if (size >= 1000 || Number.isInteger(value)) return Math.round(value).toLocaleString("en-US").replace("-", MINUS);
-  return String(Number(value.toPrecision(3))).replace("-", MINUS);
+  if ((size >= 1000 && digits <= 3) || Number.isInteger(value)) return Math.round(value).toLocaleString("en-US").replace("-", MINUS);
+  return String(Number(value.toPrecision(digits))).replace("-", MINUS);
 }
 
 /** With its sign, two decimals: what is added or taken away. */
