@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from agentgym.credit.named_parts import parse_part
 from agentgym.errors import CreditError, UnknownNameError
 from agentgym.number_types import Positive
-from agentgym.options import Count, Section
+from agentgym.options import Count, Registered, Section
 from agentgym.registry import load
 from agentgym.reward.contract import Reward
 from agentgym.rollout import EpisodeHook
@@ -94,7 +94,7 @@ class EpisodeSection(Section):
     """The sampling temperature in training."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     concurrency: Count = 64
-    backend: str | None = None
+    backend: Annotated[str | None, Registered("backends")] = None
     environment: str | None = None
     environment_options: dict[str, Any] = {}
     pool: Annotated[int, Field(ge=0)] = 0

@@ -3,72 +3,63 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from agentgym import registry
 from agentgym.credit import CreditWarning
 from agentgym.credit.named_parts import parse_part
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.evaluation.failures import FAILURES, TREATMENTS
-from agentgym.policy.formats.choice import AUTO
-from agentgym.training.recipe.episode_section import EpisodeSection
-from agentgym.training.recipe.policy_section import PolicySection
-from agentgym.training.recipe.reward_section import RewardSection
-from agentgym.training.recipe.stage_section import StageSection
+from agentgym.options import Registered, Section
 from agentgym.training.recipe.tasks_section import TasksSection
 from agentgym.training.recipe.train_section import TrainSection
 
 
 def check_names(
-    where: str,
-    *,
-    policy: PolicySection,
-    reward: RewardSection,
-    episode: EpisodeSection,
-    tasks: TasksSection,
-    stages: Sequence[StageSection],
-    train: TrainSection,
+    where: str, sections: Mapping[str, Section | Sequence[Section]], *, tasks: TasksSection, train: TrainSection
 ) -> None:
-    """Check that every name in a recipe's sections is registered. Raises: RecipeError that begins with `where`."""
+    """Check every name in a recipe that its field marks as `Registered`, and those of tasks and estimators.
+
+    Args:
+        where: begins each message. sections: the recipe's sections by key, some of them lists.
+    Raises: RecipeError.
+    """
     check_treatments(train.failures)
-    references: list[tuple[registry.Kind, str, str]] = []
-    if policy.call_format != AUTO:
-        references.append(("call_formats", policy.call_format, "policy.call_format"))
-    if policy.logit_hook is not None:
-        references.append(("logit_hooks", policy.logit_hook, "policy.logit_hook"))
-    for name in reward.names:
-        references.append(("rewards", name, "reward.name" if name == reward.name else "reward.also"))
-    if episode.backend:
-        references.append(("backends", episode.backend, "episode.backend"))
-    for name, key in tasks.names():
-        if not name.endswith((".jsonl", ".json")):
-            references.append(("task_sets", name, key))
-        elif not Path(name).is_file():
-            raise RecipeError(f"{where}: {key} = {name!r}: this file does not exist. Check the path.")
-    references += [("stages", stage.kind, "stage.kind") for stage in stages]
-    references += [("loss_terms", name, "train.terms") for name in train.terms]
     try:
-        key, value = "estimator", train.estimator
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CreditWarning)  # given when the run starts
             train.make_estimator()
-        key, value = "objective", train.objective
-        references.append(("objectives", parse_part(value).name, "train.objective"))
-        if train.sampler:
-            key, value = "sampler", train.sampler
-            references.append(("samplers", parse_part(value).name, "train.sampler"))
-        for value in train.gather:
-            key = "gather"
-            references.append(("gatherers", parse_part(value).name, "train.gather"))
     except (UnknownNameError, CreditError) as error:
-        raise RecipeError(f"{where}: train.{key} = {value!r} cannot be used. {error}") from error
-    for kind, name, key in references:
-        if name not in registry.names(kind):
-            try:
+        raise RecipeError(f"{where}: train.estimator = {train.estimator!r} cannot be used. {error}") from error
+    for key, kind, text in (*_marked(sections), *_task_sets(where, tasks)):
+        try:
+            if (name := text if kind == "task_sets" else parse_part(text).name) not in registry.names(kind):
                 registry.load(kind, name)
-            except UnknownNameError as error:
-                raise RecipeError(f"{where}: {key} = {name!r} cannot be used. {error}") from error
+        except (UnknownNameError, CreditError) as error:
+            raise RecipeError(f"{where}: {key} = {text!r} cannot be used. {error}") from error
+
+
+def _marked(sections: Mapping[str, Section | Sequence[Section]]) -> Iterator[tuple[str, Any, str]]:
+    """Yield key, kind and text of each name that is not a default, from fields that are marked as `Registered`."""
+    for key, given in sections.items():
+        for section in [given] if isinstance(given, Section) else given:
+            for name, field in type(section).model_fields.items():
+                value = getattr(section, name)
+                for mark in field.metadata:
+                    if isinstance(mark, Registered) and value is not None and value != field.default:
+                        for text in [value] if isinstance(value, str) else value:
+                            yield f"{key}.{name}", mark.kind, text
+
+
+def _task_sets(where: str, tasks: TasksSection) -> Iterator[tuple[str, Any, str]]:
+    """Yield each task set that is named, and check the files of the others."""
+    for name, key in tasks.names():
+        if not name.endswith((".jsonl", ".json")):
+            yield key, "task_sets", name
+        elif not Path(name).is_file():
+            raise RecipeError(f"{where}: {key} = {name!r}: this file does not exist. Check the path.")
 
 
 def check_treatments(treatments: Mapping[str, str]) -> None:

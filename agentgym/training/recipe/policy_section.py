@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from agentgym.options import Count, Section
+from agentgym.options import Count, Registered, Section
 from agentgym.policy.formats.choice import AUTO, FALLBACK
 from agentgym.policy.load_options import LoadOptions, LoraOptions
 
@@ -43,10 +43,10 @@ class PolicySection(LoadOptions):
     """Make a model with random weights, in place of `path`."""
     lora: LoraOptions | None = None
     """Train an adapter on the model. Without this section all weights of the model are trained."""
-    call_format: str = AUTO
+    call_format: Annotated[str, Registered("call_formats")] = AUTO
     """How the model writes calls, see `agentgym list call_formats`. "auto" is the format of the model's chat template,
     and hermes for `tiny`."""
-    logit_hook: str | None = None
+    logit_hook: Annotated[str | None, Registered("logit_hooks")] = None
     """The logit hook that restricts which tokens may be sampled, see `agentgym list logit_hooks`. By default there is
     none."""
     logit_hook_options: dict[str, Any] = {}

@@ -176,15 +176,8 @@ class Recipe(Section):
             recipe = cls.model_validate(with_current_keys(data, where))
         except ValidationError as error:
             raise RecipeError(f"{where}: {explain_refusal(error, cls)}") from error
-        check_names(
-            where,
-            policy=recipe.policy,
-            reward=recipe.reward,
-            episode=recipe.episode,
-            tasks=recipe.tasks,
-            stages=recipe.stage,
-            train=recipe.train,
-        )
+        names = ("policy", "reward", "episode", "stage", "train")
+        check_names(where, {name: getattr(recipe, name) for name in names}, tasks=recipe.tasks, train=recipe.train)
         return recipe
 
     def with_options(self, section: str, options: Mapping[str, Any], where: str) -> Recipe:

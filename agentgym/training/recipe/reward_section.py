@@ -9,7 +9,7 @@ from pydantic import Field
 
 from agentgym import registry
 from agentgym.errors import RecipeError
-from agentgym.options import Section, Share
+from agentgym.options import Registered, Section, Share
 from agentgym.reward.combined import Combined, Gate, Schedule
 from agentgym.reward.contract import Reward
 from agentgym.task.task_set import TaskSet
@@ -50,9 +50,9 @@ class GateSection(Section):
 class RewardSection(Section):
     """Which registered rewards judge, and how their components are combined."""
 
-    name: str | None = None
+    name: Annotated[str | None, Registered("rewards")] = None
     """The registered reward. By default it is the environment's own."""
-    also: list[str] = []
+    also: Annotated[list[str], Registered("rewards")] = []
     """Further registered rewards that judge too."""
     options: dict[str, dict[str, Any]] = {}
     """Arguments of the rewards' constructors, by the name of the reward."""
@@ -64,11 +64,6 @@ class RewardSection(Section):
     """Components that count only where another component is high."""
     caps: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
     """The largest sum over an episode that counts in full, by the name of the component."""
-
-    @property
-    def names(self) -> list[str]:
-        """Return the names of all rewards in this section."""
-        return [*([self.name] if self.name else []), *self.also]
 
     def make_for(self, task_set: TaskSet) -> Reward | str | None:
         """Make the reward of a task set's training tasks; None means each environment's own. Raises: as `make`."""

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from agentgym.evaluation.search import make_search
 from agentgym.number_types import Positive
-from agentgym.options import Count, Section, Share
+from agentgym.options import Count, Registered, Section, Share
 
 MICROBATCH_TOKENS = 16_384
 """The default number of tokens in a part of a batch, including padding."""
@@ -18,7 +18,7 @@ _USUAL_NAMES = {"imitate": "warm_start", "reinforce": "train"}
 class StageSection(Section):
     """One stage of a run; `[[stage]]` lists them in their order. Without a list a run has the usual stages."""
 
-    kind: str
+    kind: Annotated[str, Registered("stages")]
     """What the stage does, see `agentgym list stages`."""
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")] | None = None
     """The name of its checkpoints, episodes and metrics, or of the evaluation that it writes. By default it is

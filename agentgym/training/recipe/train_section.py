@@ -15,7 +15,7 @@ from agentgym.credit.named_parts import load_part
 from agentgym.errors import MissingExtraError, RecipeError, UnknownNameError
 from agentgym.evaluation.failures import Treatment
 from agentgym.number_types import Positive
-from agentgym.options import Count, Section, Share
+from agentgym.options import Count, Registered, Section, Share
 from agentgym.text import counted
 from agentgym.training.recipe.reward_section import ScheduleSection
 from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS, ReadsEpisodes
@@ -201,9 +201,9 @@ class TrainSection(Section):
     """How signals are computed that the estimator requires."""
     optimiser: OptimiserSection = OptimiserSection()
     """How the weights move."""
-    objective: str = "dr_grpo"
+    objective: Annotated[str, Registered("objectives")] = "dr_grpo"
     """The loss, see `agentgym list objectives`; with options as in "topr(max_ratio=1.0)"."""
-    terms: dict[str, TermSection] = {}
+    terms: Annotated[dict[str, TermSection], Registered("loss_terms")] = {}
     """Losses that are added to the objective, by their names."""
     iterations: Count = 1
     """How many optimiser steps are taken on each batch of episodes."""
@@ -238,10 +238,10 @@ class TrainSection(Section):
     of equally good ones. The folder `checkpoints/best` has the latter in either case."""
     until_success: Share | None = None
     """Stop as soon as success on validation tasks reaches this share. By default all steps are taken."""
-    sampler: str | None = None
+    sampler: Annotated[str | None, Registered("samplers")] = None
     """The sampler that chooses the tasks of a step, for example "curriculum(window=4)", see `agentgym list samplers`.
     By default the tasks are shuffled."""
-    gather: list[str] = []
+    gather: Annotated[list[str], Registered("gatherers")] = []
     """Wrappers of how groups are played, innermost first, for example ["max_variance(factor=2)"], see `agentgym list
     gatherers`."""
     tasks_of: str | None = None
