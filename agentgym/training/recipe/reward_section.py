@@ -65,6 +65,11 @@ class RewardSection(Section):
     caps: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
     """The largest sum over an episode that counts in full, by the name of the component."""
 
+    @property
+    def names(self) -> list[str]:
+        """Return the names of all rewards in this section."""
+        return [*([self.name] if self.name else []), *self.also]
+
     def make_for(self, task_set: TaskSet) -> Reward | str | None:
         """Make the reward of a task set's training tasks; None means each environment's own. Raises: as `make`."""
         environments = dict.fromkeys(task.environment for task in task_set["train"])

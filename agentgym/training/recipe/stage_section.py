@@ -83,26 +83,18 @@ class CollectSection(Section):
     """Let each turn of these episodes begin with what the search found: moves, what followed, and values."""
 
     @model_validator(mode="after")
-    def _traces_of_a_search(self) -> CollectSection:
+    def _player_that_fits(self) -> CollectSection:
         if self.traces and not self.search:
             raise ValueError(
                 "traces = true writes down what a search visited, so it needs a search: set one, such as search = "
                 "'mcts(nodes=32)'"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _search_of_the_policy(self) -> CollectSection:
         if self.search:
             make_search(self.search)
             if self.trees or self.policy != "current":
                 raise ValueError(
                     "search works only with trees = false and policy = 'current': set both, or leave search out"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _trees_of_the_policy(self) -> CollectSection:
         if self.trees and self.policy != "current":
             raise ValueError(
                 f"trees = true needs policy = 'current', because {self.policy!r} cannot continue an episode from a "

@@ -273,21 +273,31 @@ class TrainSection(Section):
         return {"estimator": brought, **table} if brought else table
 
     @model_validator(mode="after")
-    def _experts_solved_the_same_tasks(self) -> TrainSection:
+    def _keys_that_fit(self) -> TrainSection:
         if self.tasks_of is not None and self.experts is not None and self.experts.episodes:
             raise ValueError(
                 f"experts.episodes solve the tasks of the task set, but tasks_of = {self.tasks_of!r} trains on other "
                 "tasks: leave out one of the two"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _reference_is_used(self) -> TrainSection:
         moves = self.reference.reset_every or self.trl.get("sync_ref_model")
         if moves and not self.keeps_reference:
             raise ValueError(
                 "the reference model changes (reference.reset_every, trl.sync_ref_model), but nothing reads it: set "
                 "kl above 0, or reference.kind and an objective or loss term that reads it"
+            )
+        if self.group_size == 1 and self.tasks_per_step == 1:
+            raise ValueError(
+                "group_size = 1 with tasks_per_step = 1 gives a step of one episode, which is too few: raise one of "
+                "them"
+            )
+        if self.group_size == 1 and self.gather:
+            raise ValueError(
+                f"gather = {self.gather} chooses among the episodes of a group, so it needs a group_size above 1"
+            )
+        if self.group_quorum is not None and self.group_quorum > self.group_size:
+            raise ValueError(
+                f"group_quorum = {self.group_quorum} is larger than group_size = {self.group_size}: a group cannot "
+                "have that many episodes. Lower it"
             )
         return self
 
@@ -300,28 +310,6 @@ class TrainSection(Section):
     def keeps_reference(self) -> bool:
         """Whether there is a reference model."""
         return bool(self.reference_weight) or self.reference.kind is not None
-
-    @model_validator(mode="after")
-    def _groups_of_one(self) -> TrainSection:
-        if self.group_size == 1 and self.tasks_per_step == 1:
-            raise ValueError(
-                "group_size = 1 with tasks_per_step = 1 gives a step of one episode, which is too few: raise one of "
-                "them"
-            )
-        if self.group_size == 1 and self.gather:
-            raise ValueError(
-                f"gather = {self.gather} chooses among the episodes of a group, so it needs a group_size above 1"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _quorum_of_a_group(self) -> TrainSection:
-        if self.group_quorum is not None and self.group_quorum > self.group_size:
-            raise ValueError(
-                f"group_quorum = {self.group_quorum} is larger than group_size = {self.group_size}: a group cannot "
-                "have that many episodes. Lower it"
-            )
-        return self
 
     @property
     def passes(self) -> int:

@@ -68,23 +68,6 @@ def trained_policy(
     return policy
 
 
-def hooked_policy(
-    model: Any, processing_class: Any, section: PolicySection, *, lockstep: bool, name: str
-) -> TransformersPolicy:
-    """Make a policy that samples in this process under the logit hook of a section."""
-    policy = policy_of(
-        model,
-        processing_class,
-        section.call_format,
-        section.template_options,
-        logit_hook=section.logit_hook,
-        logit_hook_options=section.logit_hook_options,
-        lockstep=lockstep,
-    )
-    policy.name = name
-    return policy
-
-
 class TrlPolicy(Policy):
     """Sample through `GRPOTrainer._generate_single_turn`, the only private TRL method used here.
 

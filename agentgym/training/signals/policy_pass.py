@@ -58,10 +58,12 @@ class PolicyPass:
         def mean(row: int, start: int, end: int) -> float:
             return float(means[row, start:end].mean()) if end > start else 0.0
 
-        of_tokens = means.astype(np.float64)
+        def of_tokens(values: np.ndarray) -> SignalRows:
+            return _rows(trajectories, lambda row, start, end: values[row, start:end], [])
+
         signals = {
             "entropies": _rows(trajectories, mean, 0.0),
-            "token_entropies": _rows(trajectories, lambda row, start, end: of_tokens[row, start:end], []),
+            "token_entropies": of_tokens(means.astype(np.float64)),
         }
         measured = {name: values.double().cpu().numpy() for name, values in self.measures.items()}
         if (norms := measured.get("score_norms")) is not None:
@@ -69,11 +71,10 @@ class PolicyPass:
                 trajectories, lambda row, start, end: float(norms[row, start:end].sum()), 0.0
             )
         if (certainties := measured.get("token_certainties")) is not None:
-            signals["token_certainties"] = _rows(trajectories, lambda row, start, end: certainties[row, start:end], [])
+            signals["token_certainties"] = of_tokens(certainties)
         if "sampling_per_token_logps" in batch:
             differences = (self.logps - batch["sampling_per_token_logps"]).double().cpu().numpy()
-            ratios = np.nan_to_num(differences, nan=0.0)  # no correction for tokens without a log-probability
-            signals["log_ratios"] = _rows(trajectories, lambda row, start, end: ratios[row, start:end], [])
+            signals["log_ratios"] = of_tokens(np.nan_to_num(differences, nan=0.0))  # unknown ones are not corrected
         return signals
 
 

@@ -26,7 +26,7 @@ from agentgym.training.monitoring.progress import PhaseProgress
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.rollouts.rollouts import Rollouts
-from agentgym.training.rollouts.trained_policy import TrainedPolicy, hooked_policy, trained_policy
+from agentgym.training.rollouts.trained_policy import TrainedPolicy, trained_policy
 from agentgym.training.signals.provider import SignalProvider, SignalSources
 from agentgym.training.stages.stored_episodes import EpisodeSource, StoredEpisodes
 from agentgym.training.vllm.engine import ServedModel, TrainedVllmPolicy, VllmEngine
@@ -230,13 +230,16 @@ class RunContext:
             name: follows the name of the learner's policy.
         """
         section = self.recipe.policy.model_copy(update={"logit_hook": hook, "logit_hook_options": dict(options)})
-        policy = hooked_policy(
+        policy = trained_policy(
             learner.model,
             learner.processing_class,
             section,
-            lockstep=self.recipe.machine.lockstep,
-            name=f"{learner.policy.name} {name}",
+            self.recipe.machine,
+            precision=self.recipe.train.autocast(self.device),
+            engine=None,
+            is_first=self.processes.is_first,
         )
+        policy.name = f"{learner.policy.name} {name}"
         try:
             yield replace(learner, policy=policy)
         finally:

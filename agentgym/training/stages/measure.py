@@ -45,38 +45,30 @@ def validate(
         changes: changes of the rollout config for this validation.
     Returns: the metrics.
     """
+
+    def play() -> dict[str, float]:
+        training = learner.model.training
+        config = context.recipe.evaluation_config(context.rollouts.config)
+        config = replace(config.at_temperature(context.recipe.evaluate.temperature), reward=context.reward, **changes)
+        trajectories = context.rollouts.with_config(config).play(
+            learner.policy,
+            choose_tasks(context.task_set, "validation", count, stratum=stratum),
+            label=f"{phase}-{step:06d}",
+            record=False,
+        )
+        learner.model.train(training)
+        metrics = summarise(trajectories)
+        context.folder.log(step, phase, **metrics)
+        shown_phase, success = context.folder.phase(phase).replace("_", " "), metrics.get("success", float("nan"))
+        line = f"{shown_phase} at step {step}: success {success:.3f}"
+        context.console.print(
+            f"{line} on {counted(len(trajectories), 'task')}", markup=False, highlight=False, soft_wrap=True
+        )
+        _say_cuts(context, phase, cuts_of(trajectories), len(trajectories))
+        return metrics
+
     learner.gather()
-    return context.processes.share(lambda: _validate(context, learner, step, count, phase, stratum, changes))
-
-
-def _validate(
-    context: RunContext,
-    learner: Learner,
-    step: int,
-    count: int,
-    phase: str,
-    stratum: str | None,
-    changes: Mapping[str, Any],
-) -> dict[str, float]:
-    training = learner.model.training
-    config = context.recipe.evaluation_config(context.rollouts.config)
-    config = replace(config.at_temperature(context.recipe.evaluate.temperature), reward=context.reward, **changes)
-    trajectories = context.rollouts.with_config(config).play(
-        learner.policy,
-        choose_tasks(context.task_set, "validation", count, stratum=stratum),
-        label=f"{phase}-{step:06d}",
-        record=False,
-    )
-    learner.model.train(training)
-    metrics = summarise(trajectories)
-    context.folder.log(step, phase, **metrics)
-    shown_phase, success = context.folder.phase(phase).replace("_", " "), metrics.get("success", float("nan"))
-    line = f"{shown_phase} at step {step}: success {success:.3f}"
-    context.console.print(
-        f"{line} on {counted(len(trajectories), 'task')}", markup=False, highlight=False, soft_wrap=True
-    )
-    _say_cuts(context, phase, cuts_of(trajectories), len(trajectories))
-    return metrics
+    return context.processes.share(play)
 
 
 def _say_cuts(context: RunContext, what: str, counts: Mapping[str, int], episodes: int) -> None:

@@ -20,7 +20,7 @@ from agentgym.training.model.sharding import full_state, is_sharded
 from agentgym.training.objectives.contract import LossRequirements, make_objective, make_terms, needs_of
 from agentgym.training.parts import TrainingPart, TrainingRun
 from agentgym.training.processes import Processes
-from agentgym.training.recipe.train_section import ExpertsSection, ReferenceSection, TrainSection
+from agentgym.training.recipe.train_section import ExpertsSection, TrainSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.selection import EXPERTS_MANIFEST, expert_episodes
 
@@ -55,31 +55,50 @@ def reference_of(
         model.config._name_or_path = loaded_from
 
 
-class ReferenceCallback(TrainerCallback):
-    """Move a reference that follows validation, and save a moving reference with each checkpoint.
+class Reference(TrainingPart, TrainerCallback):
+    """The reference model of [train.reference], for the KL term and for comparisons.
 
-    TRL itself moves a reference that follows the steps. This callback must come before CheckpointCompleteCallback.
+    TRL moves a reference that follows the steps; this part moves one that follows validation, and saves a moving
+    reference with each checkpoint. As a callback, it must come before CheckpointCompleteCallback.
+
+    Args:
+        model, processing_class: the model at the start of the reinforcement, and its tokenizer or processor.
     """
 
-    def __init__(self, section: ReferenceSection) -> None:
-        self._kind, self._section = section.moves_as, section
+    def __init__(self, section: TrainSection, model: Any, processing_class: Any, processes: Processes) -> None:
+        self._train, self._section, self._processes = section, section.reference, processes
+        self._model, self._processing_class = model, processing_class
+        self._making = ExitStack()  # until the trainer has taken the saved reference
+        self._checkpoint: Path | None = None
         self._trainer: Any = None
         self._best: float | None = None  # success of the best validation so far
 
-    def attach(self, trainer: Any, checkpoint: Path | None) -> None:
-        """Attach the trainer whose reference moves, and restore the best success from a checkpoint."""
+    @override
+    def prepare(self, run: TrainingRun) -> None:
+        self._checkpoint = run.checkpoint
+        if self._train.keeps_reference and not has_adapter(self._model):
+            start = self._model, self._processing_class, run.folder.checkpoints, run.checkpoint, self._processes
+            self._making.enter_context(reference_of(*start))
+
+    @override
+    def callbacks(self) -> Sequence[Any]:
+        return [self]
+
+    @override
+    def attach(self, trainer: Any) -> None:
+        self._making.close()
         self._trainer = trainer
-        if checkpoint is not None and (file := checkpoint / REFERENCE / BEST).is_file():
+        if self._checkpoint is not None and (file := self._checkpoint / REFERENCE / BEST).is_file():
             self._best = json.loads(file.read_text(encoding="utf-8"))["success"]
 
-    def note(self, metrics: Mapping[str, float]) -> None:
-        """Receive the metrics of a validation of the current weights.
+    @override
+    def validated(self, metrics: Mapping[str, float]) -> None:
+        """Move a reference of the kind "best" to the current weights if success exceeds every earlier validation.
 
-        A reference of the kind "best" takes the current weights if success exceeds every earlier validation. The first
-        validation, before the first step, measures the reference itself and only sets the baseline.
+        The first validation, before the first step, measures the reference itself and only sets the baseline.
         """
         success = metrics.get("success", 0.0)
-        if self._kind == "best" and (self._best is None or success > self._best):
+        if self._section.moves_as == "best" and (self._best is None or success > self._best):
             if self._best is not None:
                 self._copy_weights()
             self._best = success
@@ -90,7 +109,7 @@ class ReferenceCallback(TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         model = self._trainer.ref_model if self._trainer is not None else None
-        if model is None or not (args.sync_ref_model or self._kind == "best"):
+        if model is None or not (args.sync_ref_model or self._section.moves_as == "best"):
             return
         options = {"state_dict": full_state(model)} if is_sharded(model) else {}
         if not state.is_world_process_zero:
@@ -100,51 +119,16 @@ class ReferenceCallback(TrainerCallback):
         if self._best is not None:
             (folder / BEST).write_text(json.dumps({"success": self._best}), encoding="utf-8")
 
+    @override
+    def close(self) -> None:
+        self._making.close()
+
     def _copy_weights(self) -> None:
         unwrap = self._trainer.accelerator.unwrap_model
         target, source = unwrap(self._trainer.ref_model), unwrap(self._trainer.model)
         with torch.no_grad():
             for ours, theirs in zip(target.parameters(), source.parameters(), strict=True):
                 ours.copy_(theirs)
-
-
-class Reference(TrainingPart):
-    """The reference model of [train.reference], for the KL term and for comparisons.
-
-    Args:
-        model, processing_class: the model at the start of the reinforcement, and its tokenizer or processor.
-    """
-
-    def __init__(self, section: TrainSection, model: Any, processing_class: Any, processes: Processes) -> None:
-        self._section, self._processes = section, processes
-        self._model, self._processing_class = model, processing_class
-        self._callback = ReferenceCallback(section.reference)
-        self._making = ExitStack()  # until the trainer has taken the saved reference
-        self._checkpoint: Path | None = None
-
-    @override
-    def prepare(self, run: TrainingRun) -> None:
-        self._checkpoint = run.checkpoint
-        if self._section.keeps_reference and not has_adapter(self._model):
-            start = self._model, self._processing_class, run.folder.checkpoints, run.checkpoint, self._processes
-            self._making.enter_context(reference_of(*start))
-
-    @override
-    def callbacks(self) -> Sequence[Any]:
-        return [self._callback]
-
-    @override
-    def attach(self, trainer: Any) -> None:
-        self._making.close()
-        self._callback.attach(trainer, self._checkpoint)
-
-    @override
-    def validated(self, metrics: Mapping[str, float]) -> None:
-        self._callback.note(metrics)
-
-    @override
-    def close(self) -> None:
-        self._making.close()
 
 
 def loss_requirements(section: TrainSection) -> list[LossRequirements]:
