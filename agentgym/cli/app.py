@@ -30,9 +30,8 @@ from agentgym.cli import (
 from agentgym.cli.console import err, print_error, quieten_bitsandbytes, show_tracebacks
 from agentgym.cli.fields import FieldsCommand
 from agentgym.cli.help import HELP_WIDTH
-from agentgym.cli.not_writable import not_writable
 from agentgym.cli.registered import OpenGroup
-from agentgym.cli.termination import StopSignal, interrupted_by_signals
+from agentgym.cli.termination import StopSignal, interrupted_by_signals, not_writable
 from agentgym.deprecation import renamed_options, warn_renamed
 from agentgym.errors import AgentGymError
 

@@ -77,8 +77,7 @@ def status(
 def _show_nodes(address: str) -> None:
     from rich.table import Table
 
-    from agentgym.cluster.ray_activity import activity_by_node
-    from agentgym.cluster.ray_nodes import connect, import_ray
+    from agentgym.cluster.ray_nodes import activity_by_node, connect, import_ray
 
     connect(address)
     activity = activity_by_node()

@@ -12,8 +12,7 @@ from weakref import WeakKeyDictionary
 
 from agentgym.cluster.call_stream import KEY_BYTES, CallServer, CallStream, Streams, connect
 from agentgym.cluster.host_link import HostNode, in_short
-from agentgym.cluster.ray_activity import worker_name
-from agentgym.cluster.ray_nodes import NAMESPACE, import_ray
+from agentgym.cluster.ray_nodes import NAMESPACE, import_ray, worker_name
 from agentgym.errors import NodeLost
 
 HEARTBEATS = "heartbeats"

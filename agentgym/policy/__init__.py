@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from agentgym.policy.image_tokens import ImageTokens
     from agentgym.policy.pool import PolicyPool
     from agentgym.policy.rendering import TemplateRenderer
-    from agentgym.policy.tiny import make_model, make_tokenizer
-    from agentgym.policy.tiny_vision import make_processor, make_vision_model
+    from agentgym.policy.tiny import make_model, make_processor, make_tokenizer, make_vision_model
     from agentgym.policy.transformers import TransformersPolicy
     from agentgym.policy.vision import VisionPolicy
     from agentgym.policy.vllm import VllmPolicy
@@ -38,9 +37,9 @@ _HOME = {
     "VisionPolicy": "vision",
     "VllmPolicy": "vllm",
     "make_model": "tiny",
-    "make_processor": "tiny_vision",
+    "make_processor": "tiny",
     "make_tokenizer": "tiny",
-    "make_vision_model": "tiny_vision",
+    "make_vision_model": "tiny",
 }
 
 __all__ = [

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agentgym.cli.app import app
-from agentgym.cli.not_writable import not_writable
+from agentgym.cli.termination import not_writable
 
 NOWHERE = "/proc/nowhere"
 

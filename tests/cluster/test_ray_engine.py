@@ -18,9 +18,8 @@ from served_environments import Workshop
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, register
 from agentgym.cli.cluster import status as cluster_status
 from agentgym.cluster.episode_spool import EpisodeSpool, folder_of_user
-from agentgym.cluster.ray_activity import activity_by_node
 from agentgym.cluster.ray_engine import RayEngine
-from agentgym.cluster.ray_nodes import connect
+from agentgym.cluster.ray_nodes import activity_by_node, connect
 from agentgym.policy import Reply
 from agentgym.sandbox import NamespacesBackend
 from agentgym.storage import Ledger

@@ -49,7 +49,6 @@ HEAVY_MODULES = {
     "agentgym.policy.template_check": "train",
     "agentgym.policy.training_template": "train",
     "agentgym.policy.tiny": "train",
-    "agentgym.policy.tiny_vision": "train",
     "agentgym.policy.device": "train",
     "agentgym.policy.transformers": "train",
     "agentgym.policy.vision": "train",

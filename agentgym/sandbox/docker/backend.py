@@ -43,8 +43,8 @@ from agentgym.sandbox.docker.container import (
 from agentgym.sandbox.docker.daemon import Daemon, DockerImage
 from agentgym.sandbox.docker.owner import Owner
 from agentgym.sandbox.docker.rendezvous import Rendezvous, SocketDirectory
+from agentgym.sandbox.host.guest_handle import descriptors_available
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
-from agentgym.sandbox.host.shortage import descriptors_available
 from agentgym.sandbox.host.snapshots import restore
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
+import resource
 import socket
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from agentgym.errors import SandboxError
+from agentgym.errors import SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Snapshot
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.network.proxy import Proxy, SandboxNetwork
@@ -140,3 +143,18 @@ class GuestHandle:
         self._lifeline.close()
         if self.network is not None:
             self.network.stop()
+
+
+@contextmanager
+def descriptors_available() -> Iterator[None]:
+    """Raise SandboxUnavailable instead of an OSError if this process may open no more files."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        raise SandboxUnavailable(
+            f"This process has reached its limit of {limit} open files ({error.strerror}). Every sandbox needs two, "
+            "and a running call some more. Raise the limit (ulimit -n), or keep fewer sandboxes open at once."
+        ) from error

@@ -17,10 +17,9 @@ from agentgym.errors import SandboxDied, SandboxExhausted
 from agentgym.sandbox import metering
 from agentgym.sandbox.contract import Connection, ExecResult, Snapshot, Usage
 from agentgym.sandbox.host.channel import LineChannel
-from agentgym.sandbox.host.guest_handle import GuestHandle
+from agentgym.sandbox.host.guest_handle import GuestHandle, descriptors_available
 from agentgym.sandbox.host.replies import exec_result, file_error, names_of, usage_of, whole_number
 from agentgym.sandbox.host.sessions import SessionCall, SessionLog
-from agentgym.sandbox.host.shortage import descriptors_available
 from agentgym.sandbox.host.snapshots import receive_files
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link, Reply

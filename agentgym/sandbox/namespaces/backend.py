@@ -27,9 +27,8 @@ from typing import Any
 
 from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
-from agentgym.sandbox.host.guest_handle import GuestHandle
+from agentgym.sandbox.host.guest_handle import GuestHandle, descriptors_available
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
-from agentgym.sandbox.host.shortage import descriptors_available
 from agentgym.sandbox.host.snapshots import restore
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link
