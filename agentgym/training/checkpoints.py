@@ -1,4 +1,4 @@
-"""Checkpoint folders: find complete checkpoints and the newest checkpoint, and keep the last healthy checkpoint."""
+"""Checkpoint folders: finds the newest complete checkpoint, and keeps the last healthy one."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def demonstrations(
 
 
 class Demonstrations:
-    """The demonstrations that a run has played: those of the same options are played once."""
+    """The demonstrations that a run has played. Equal options are played only once."""
 
     def __init__(self) -> None:
         self._episodes: dict[tuple[object, ...], list[Trajectory]] = {}

@@ -1,4 +1,4 @@
-"""An expert's episodes of a step's tasks, tokenised like the agent's own."""
+"""An expert's episodes of a step's tasks, tokenised like the agent's own episodes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ScriptedExperts:
 
 
 def stored_experts(episodes: Sequence[Trajectory]) -> Experts:
-    """Return the experts of stored episodes of any player: at most one per task, tokenised for the trained policy."""
+    """Return Experts that use stored episodes of any player, at most one per task, tokenised for the trained policy."""
     by_task = {episode.task.id: episode for episode in episodes}
     return lambda tasks, rollouts: [by_task.get(task.id) for task in tasks]
 
@@ -82,7 +82,7 @@ class PlannedExperts(PlannedPart):
 
 
 class ExpertEpisodes(TrainingPart):
-    """Supply losses with an expert's episode of each of a step's tasks: the return, and tokens to imitate."""
+    """Supplies losses with an expert's episode of each task of a step: its return, and tokens to imitate."""
 
     provides: ClassVar[tuple[str, ...]] = ("experts",)
 

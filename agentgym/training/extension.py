@@ -1,4 +1,4 @@
-"""Continue a run: resume it with the recipe it began with, or extend it to more steps.
+"""Continues a run: resumes it with its original recipe, or extends it to more steps.
 
 An extended run continues from its last checkpoint, as if the recipe had had that many steps from the start.
 """
@@ -28,9 +28,9 @@ _CONSTANT = ("constant", "constant_with_warmup")
 
 
 def extend(run: RunFolder, recorded: Recipe, recipe: Recipe) -> None:
-    """Set a run, finished or not, to `recipe.train.steps` steps; resume the run to play them.
+    """Change the steps of a run, finished or not, to `recipe.train.steps`. Then resume the run to play them.
 
-    The measurements at the former end are kept as evaluation/after-step-<steps>.json and in the ledger under the label
+    Measurements at the former end are kept as evaluation/after-step-<steps>.json and in the ledger under the label
     held-out-after-step-<steps>. A crash during the change leaves a run that can be resumed or extended.
 
     Args:
@@ -122,7 +122,7 @@ def _rewards(reward: Reward | str | None, task_set: TaskSet) -> Sequence[object]
 
 
 def write_or_compare_recipe(run: RunFolder, recipe: Recipe, resume: bool, *, steps_may_differ: bool = False) -> None:
-    """Write the resolved recipe into a new folder, or check that the folder to resume holds the same recipe."""
+    """Write the resolved recipe into a new folder, or check that the folder to resume has the same recipe."""
     file = run.recipe
     if not file.is_file():
         file.write_text(recipe.to_toml(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Check that the parts of a training are compatible: what a part may read of a recipe, and how it objects to it."""
+"""Checks that the parts of a training are compatible: the plan that a part reads, and its objections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agentgym.training.recipe.train_section import TrainSection
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """What a part may read of a recipe to check its compatibility, before anything is loaded.
+    """The data of a recipe with which a part checks its compatibility, before anything is loaded.
 
     Attributes:
         train, episode, policy, hardware, vllm: sections of the recipe.
@@ -49,7 +49,7 @@ class TrainingPlan:
 
 
 Exclusion = Callable[[Any, TrainingPlan], str]
-"""A function that returns why a part conflicts with something else in a recipe, and what to do; "" for no conflict."""
+"""A function that returns why a part conflicts with another setting of a recipe, with a remedy; "" for no conflict."""
 
 
 class PlannedPart:
@@ -81,5 +81,5 @@ def check_parts(parts: Sequence[PlannedPart], plan: TrainingPlan) -> None:
 
 
 def is_implied(name: str) -> bool:
-    """Return whether a loss that needs this input gets the part of the same name without naming it in the recipe."""
+    """Return whether a loss that needs this input gets the part of this name even if the recipe does not name it."""
     return name in registry.names("training_parts") and bool(registry.load("training_parts", name).is_implied)

@@ -58,7 +58,7 @@ class ImitationOptions:
     """The options of `imitate`."""
 
     folder: Path
-    """Where checkpoints are written; only the last is kept. Training resumes from an existing checkpoint."""
+    """The folder of checkpoints; only the last is kept. Training resumes from an existing checkpoint."""
     steps: int
     """Number of optimiser steps. After a short warm-up, the learning rate decays to a tenth."""
     batch_size: int
@@ -123,7 +123,7 @@ def imitate(
         bf16=False,
         adam_beta2=0.98,
         remove_unused_columns=is_plain,
-        ddp_find_unused_parameters=vision_inputs is not None,  # a batch may show no image
+        ddp_find_unused_parameters=vision_inputs is not None,  # a batch may have no image
         **sharding_arguments(options.sharding),
     )
     optimizer = None
@@ -144,7 +144,7 @@ def imitate(
     remedy = "Lower warm_start.microbatch_tokens, or set machine.gradient_checkpointing."
     with own_forward_restored(model), out_of_memory_named("the warm start", remedy):
         trainer = make_trainer()
-        trainer.remove_callback(PrinterCallback)  # it prints every log line, and we print our own
+        trainer.remove_callback(PrinterCallback)  # it prints every log line, but we print our own
         train_from(trainer, latest_checkpoint(options.folder))
 
 
@@ -165,7 +165,7 @@ class ImitationTrainer(ShardingTrainer, SFTTrainer):
     Args:
         microbatch_tokens: maximum number of tokens in a part, with padding.
         vision_inputs: prepares images for a model that reads them; None for other models.
-        arguments: as for SFTTrainer.
+        arguments: the arguments of SFTTrainer.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class ImitationTrainer(ShardingTrainer, SFTTrainer):
     def _weighted_loss(
         self, model: Any, part: dict[str, Any], weights: torch.Tensor, num_items_in_batch: Any
     ) -> torch.Tensor:
-        """Return SFTTrainer's loss with a weight per row; the divisor stays the number of labelled tokens."""
+        """Return SFTTrainer's loss with a weight per row; the divisor is still the number of labelled tokens."""
         outputs = model(**part, use_cache=False, fused_lm_head=True)
         tokens = outputs.label_mask.sum() if num_items_in_batch is None else num_items_in_batch
         loss: torch.Tensor = -(outputs.log_probs * weights[:, None]).sum() / torch.as_tensor(tokens).clamp(min=1)

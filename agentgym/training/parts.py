@@ -1,4 +1,4 @@
-"""TrainingPart: a participant in reinforcement beside the trainer, such as a gatherer, a critic or a teacher.
+"""TrainingPart: a participant in reinforcement in addition to the trainer, such as a gatherer, a critic or a teacher.
 
 The stage `reinforce` makes the recipe's parts and calls their methods in this order:
 
@@ -50,10 +50,10 @@ class TrainingRun:
     Attributes:
         train: the section of the recipe.
         seed: the seed of the run. device: torch's name of the training device.
-        folder: where the stage writes its results.
+        folder: the folder of the stage's results.
         checkpoint: the checkpoint that the stage resumes from; None for a fresh start.
         task_set: the training tasks. rollouts: plays their episodes.
-        policy: the trained policy. tokenizer, renderer: the policy's.
+        policy: the trained policy. tokenizer, renderer: those of the policy.
         show: prints a line.
         make_policy: makes a policy that samples from another model, such as the reference, with the recipe's options.
     """
@@ -88,11 +88,13 @@ class TrainingPart(PlannedPart):
 
     @property
     def passes(self) -> int:
-        """The number of passes over a step's batch that the part needs, each of `train.iterations` optimiser steps."""
+        """Return the number of passes that the part needs over a step's batch, each of `train.iterations` optimiser
+        steps.
+        """
         return 1
 
     def further_models(self) -> Mapping[str, str]:
-        """Return the checkpoints that the part loads beside the policy, by what they are, for plans of memory."""
+        """Return, for the memory plan, the checkpoints that the part loads besides the policy, by description."""
         return {}
 
     def training_tasks(self, task_set: TaskSet) -> TaskSet:
@@ -100,10 +102,10 @@ class TrainingPart(PlannedPart):
         return task_set
 
     def adapts_by(self) -> str:
-        """Return what judges if the part trains on tasks without their truth; "" if the truth judges.
+        """Return a description of the judge, if the part trains on tasks without their truth; "" if the truth judges.
 
-        The part gives such tasks an origin, whose `parent` names the task of the run. Every later evaluation says what
-        the policy was adapted to, and training on held-out tasks counts as a use of them.
+        The part gives such tasks an origin, whose `parent` names the task of the run. Every later evaluation states the
+        adaptation, and training on held-out tasks counts as a use of these tasks.
         """
         return ""
 
@@ -147,7 +149,7 @@ class TrainingPart(PlannedPart):
         """Receive the end of the first training pass over a batch.
 
         Args:
-            gather: returns the values that all processes give, in order. All must call it together.
+            gather: returns the values of all processes, in order. All processes must call it together.
         """
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
@@ -200,7 +202,7 @@ class Adaptation:
 
     Attributes:
         split, tasks: the run's own tasks, from which the trained tasks are made.
-        by: what judges in place of the truth.
+        by: a description of the judge that replaces the truth.
     """
 
     split: str
@@ -209,7 +211,7 @@ class Adaptation:
 
     @classmethod
     def of(cls, part: TrainingPart, task_set: TaskSet) -> Adaptation | None:
-        """Return the adaptation that a part brings about; None for most parts. `task_set`: the run's."""
+        """Return the adaptation by a part; None for most parts. `task_set`: the task set of the run."""
         if not (by := part.adapts_by()):
             return None
         parents = {task.origin.parent for task in part.training_tasks(task_set)["train"] if task.origin is not None}

@@ -1,4 +1,4 @@
-"""The processes of one training, started by torchrun or accelerate: the first plays and decides, all of them learn.
+"""The processes of one training, started by torchrun or accelerate: the first plays and decides, and all learn.
 
 The first process owns the sandboxes, ledger, groups, credit, metrics and every decision to stop. All processes hold the
 same weights, and each computes the gradients of its share of each batch. So the number of processes does not change
@@ -21,12 +21,12 @@ from agentgym.errors import RecipeError
 
 T = TypeVar("T")
 _GRACE_S = 20
-_TIMEOUT = timedelta(days=7)  # the other processes wait while the first plays
+_TIMEOUT = timedelta(days=7)  # other processes wait this long while the first plays
 
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """This process's place among the processes of the training.
+    """This process's rank among the processes of the training.
 
     Attributes:
         rank: the index of this process, 0 for the first. `count`: the number of processes.
@@ -65,7 +65,7 @@ class Processes:
     def share(self, make: Callable[[], T]) -> T:
         """Call `make` in the first process and return its result in every process. All must call this together.
 
-        Raises: in the first process, what `make` raises; in the others, SystemExit.
+        Raises: in the first process, the errors of `make`; in the others, SystemExit.
         """
         if self.count == 1:
             return make()
@@ -79,7 +79,8 @@ class Processes:
         torch.distributed.broadcast_object_list(outcome)
         ok, value = outcome
         if not ok:
-            time.sleep(_GRACE_S)  # the launcher ends all processes once one exits: let the first print its error
+            # The launcher ends all processes once one exits: let the first print its error.
+            time.sleep(_GRACE_S)
             raise SystemExit(1)
         return value  # type: ignore[no-any-return]
 

@@ -1,4 +1,4 @@
-"""Execute a recipe: its stages in order, then the report.
+"""Executes a recipe: its stages in order, then the report.
 
 Every stage (see agentgym.training.stages) writes its result into the run folder atomically. An interrupted run
 continues with the first stage without a result; reinforcement continues from its last complete checkpoint.
@@ -46,11 +46,11 @@ def train(
     """Run a whole recipe and return its folder. All processes started by torchrun call this function together.
 
     Args:
-        folder: where to write; by default runs/<name>.
+        folder: the run folder; by default runs/<name>.
         resume: continue an interrupted run; without `resume`, an existing run is an error.
         extend: continue an interrupted or finished run to more `train.steps`. The result equals a run with that many
             steps from the start, unless a schedule depends on the number of steps, in which case a note is printed.
-        console: where progress is shown.
+        console: shows the progress.
     Raises: RecipeError if the folder holds another run; any typed error of the stages.
     """
     run = RunFolder(folder or Path("runs") / recipe.name)
@@ -72,7 +72,7 @@ def train(
                 console.print(note, style="yellow", markup=False, soft_wrap=True)
         write_or_compare_recipe(run.create(), recipe, resume or extend, steps_may_differ=extend)
         if resume or extend:
-            run.forget((), 0)  # no row, but lines of an earlier agentgym get the digests that further lines have
+            run.forget((), 0)  # no row, but then lines of an older agentgym get digests, as later lines do
         if extend:
             extend_run(run, Recipe.load_recorded(run.recipe), recipe)
             for dependency in depends_on_steps(recipe.train, recipe.make_reward(task_set), task_set):
@@ -110,7 +110,7 @@ def _run_stages(context: RunContext, stages: Sequence[PlannedStage]) -> None:
             learner = stage.run(context, learner)
             context.processes.share(partial(stage.mark, context))
             if context.recipe.machine.sharding and stage.stage.checkpoint is not None:
-                learner = _learner_of(context, stage)  # the stage's own model is sharded
+                learner = _learner_of(context, stage)  # the stage's own model is sharded, so a new one is loaded
     context.processes.share(lambda: _publish_final(context, stages))
     evaluations = [stage.name for stage in stages if stage.kind == "evaluate" and stage.name != "zero_shot"]
     context.processes.share(lambda: conclude(context, (time.monotonic() - started) / 60, evaluations))
@@ -138,8 +138,8 @@ def _learner_of(context: RunContext, done: PlannedStage) -> Learner:
 
 
 def _publish_final(context: RunContext, stages: Sequence[PlannedStage]) -> None:
-    """Copy the checkpoint of the last stage that trains to checkpoints/final, where every run has its result."""
-    for stage in stages:  # a killed run may lack some marks
+    """Copy the checkpoint of the last stage that trains to checkpoints/final, the place of every run's result."""
+    for stage in stages:  # a killed run may lack some marks of adaptation
         stage.mark(context)
     last = next((stage for stage in reversed(stages) if stage.stage.checkpoint and stage.has_folder), None)
     if last is not None:

@@ -1,4 +1,4 @@
-"""Keep the terminal for the run's own output: switch off the libraries' progress bars and known notices."""
+"""Keeps the terminal for the run's own output: switches off the libraries' progress bars and known notices."""
 
 from __future__ import annotations
 

@@ -92,14 +92,15 @@ class TurnGRPOTrainer(PolicyLossTrainer):
     With several processes, the first plays all episodes and computes all credit; each process trains on its own rows.
 
     Args:
-        model, args, processing_class, callbacks: as for GRPOTrainer. `args.num_generations` is the group size.
+        model, args, processing_class, callbacks: the arguments of GRPOTrainer. `args.num_generations` is the group
+            size.
         tasks: the training tasks.
         policy: samples from `model`; may be a function that makes the policy from the trainer. The policy's `version`
             is set to the optimiser step.
         rollouts: plays the episodes, with the config that its schedule gives for each step.
         label: prefix of the episodes' labels; the step is appended.
         estimator: maps a group of trajectories to one advantage per turn (see agentgym.credit).
-        signal_providers: compute the signals that the estimator requires and no record holds
+        signal_providers: compute the signals that the estimator requires and no record has
             (see agentgym.training.signals).
         trainable_roles: only turns in these roles are trained on; empty for all turns.
         failures: failure treatments that override the table in agentgym.evaluation.failures.
@@ -111,7 +112,8 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         before_playing: called in every process before the first process plays.
         options: options of PolicyLossTrainer, such as `objective`, and of GRPOTrainer.
 
-    Raises: AgentGymError if the batch does not hold whole groups, or TRL has moved a method that this class overrides.
+    Raises: AgentGymError if the batch does not consist of whole groups, or TRL has moved a method that this class
+        overrides.
     """
 
     parts: Sequence[TrainingPart]
@@ -143,8 +145,8 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         self._gather, self._sampler, self._credit_callback = gather, sampler, credit_callback
         self.before_playing = before_playing
         self._pace = Pace()
-        self._prompt_rows: list[dict[str, Any]] = []  # the rows that TRL asks to be played
-        self._episodes = StepEpisodes()  # of the latest step
+        self._prompt_rows: list[dict[str, Any]] = []  # the rows that TRL has asked for
+        self._episodes = StepEpisodes()  # the latest step's episodes
         dataset = Dataset.from_list([{"prompt": task.prompt or task.id, "task": i} for i, task in enumerate(tasks)])
         super().__init__(
             model,
@@ -262,7 +264,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         return policy_pass(self, batch, measures=measures)
 
     def _set_behaviour_policy(self, batch: dict[str, Any], second_pass: PolicyPass | None) -> None:
-        """Set the log-probabilities that TRL's importance ratio starts from."""
+        """Set the old log-probabilities of TRL's importance ratio."""
         if "sampling_per_token_logps" in batch and "importance_sampling_ratio" not in batch:
             if "old_per_token_logps" in batch:  # computed if several iterations follow
                 batch["proximal_logps"] = batch["old_per_token_logps"]
@@ -363,12 +365,12 @@ def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
     batch = trl_rows(trajectories, trainer._tokenizer.eos_token_id, untrained, roles)
     own_tokens = pad_sequence([torch.tensor(mask) for mask in batch["env_mask"]], batch_first=True)
     trainer._pass = ForwardPass([trainer.row_data(trajectory) for trajectory in trajectories], own_tokens)
-    turns = [  # all processes decide alike
+    turns = [  # so that all processes decide in the same way
         turn for t in step.trajectories for turn in compress(t.turns, trained_turns(t, untrained, roles))
     ]
     check_roles(step.trajectories, roles)
     if not have_logprobs(turns):
-        batch["logprobs"] = None  # TRL computes the old ones for the importance ratio
+        batch["logprobs"] = None  # TRL computes the old log-probabilities for the importance ratio
     returns = [None if np.isnan(value) else value for value in episode_returns(trajectories).tolist()]
     return {**batch, "episode_return": returns}
 

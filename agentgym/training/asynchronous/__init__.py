@@ -1,1 +1,1 @@
-"""Asynchronous training: play episodes while the model trains, with weights of bounded age."""
+"""Asynchronous training: plays episodes while the model trains, with weights of limited age."""

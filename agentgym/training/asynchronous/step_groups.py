@@ -15,12 +15,12 @@ class StepGroups:
     """The groups of one label. Episodes have the positions of `EpisodeManager.stream`.
 
     Attributes:
-        number: the step that the groups were begun for.
+        number: the step for which the groups were begun.
         label: prefix of the episodes' ids.
         tasks: one for each group.
         group_size: number of episodes per group.
         quorum: number of valid episodes that make a group ready; `group_size` to wait for all.
-        consumed: groups handed to the trainer.
+        consumed: number of groups handed to the trainer.
         late: number of episodes that ended after their group was ready; these are dropped.
         is_played: whether all episodes have ended.
     """
@@ -68,8 +68,8 @@ class StepGroups:
     def take(self, group: int) -> GatheredGroup:
         """Hand over a ready group.
 
-        The group has a row for each episode. Rows of unfinished episodes have no turns and are invalid, so they enter
-        neither statistics nor loss: only the finished episodes are compared.
+        The group has a row for each episode. Rows of unfinished episodes have no turns and are invalid, so neither
+        statistics nor the loss read them: only finished episodes are compared.
         """
         self._ready.remove(group)
         self.consumed.add(group)

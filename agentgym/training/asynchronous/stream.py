@@ -25,7 +25,7 @@ from agentgym.training.rollouts.rollouts import Rollouts
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Limit how far playing runs ahead, so that no group becomes too old to train on.
+    """Limits the lead of playing over training, so that no group becomes too old to train on.
 
         in flight + queued <= (staleness + version + 1) * groups_per_step - consumed
 
@@ -74,17 +74,17 @@ class GroupStream:
     """A background player and the queue of its finished groups. `gather` is a Gatherer.
 
     Groups begin one batch at a time, as Capacity permits. The trainer takes ready groups, oldest first, so a slow group
-    does not delay it. All methods are called in the trainer's thread; episodes are played on the rollouts' loop, which
-    runs in its own thread (see `EpisodeLoop.in_thread`).
+    does not delay the trainer. All methods are called in the trainer's thread; episodes are played on the rollouts'
+    loop, which runs in its own thread (see `EpisodeLoop.in_thread`).
 
     Args:
-        rollouts: plays the episodes, with the scheduled config of the step that a batch was begun for.
+        rollouts: plays the episodes, with the scheduled config of the step for which a batch was begun.
         sampler: the policy that plays.
-        take_weights: gives the model's current weights, of the passed version, to the sampler, and returns when the
-            sampler uses them.
+        take_weights: gives the model's current weights, with a version, to the sampler, and returns when the sampler
+            uses them.
         draw: returns the tasks of a step. If it returns too few, the source is exhausted and no more batches begin.
-        label: prefix of the episodes' labels; the number of the step that they were begun for is appended.
-        capacity: limits how far playing runs ahead.
+        label: prefix of the episodes' labels; the step's number is appended.
+        capacity: limits the lead of playing.
         group_size: number of episodes per group. `quorum`: number of valid episodes that make a group ready.
         iterations: number of optimiser steps per batch.
     """
@@ -193,14 +193,14 @@ class GroupStream:
     def resume(self, state: Mapping[str, Any], tasks: Collection[Task]) -> None:
         """Resume from a `state`: begin the groups that were not handed over again, under their labels.
 
-        Their finished episodes are read from the ledger, whichever weights sampled them; the others are played from the
-        start. Groups that were handed over are neither read nor played.
+        Their finished episodes are read from the ledger, even if older weights sampled them; the others are played
+        again. Groups that were handed over are neither read nor played.
 
         Raises: RecipeError if the state names an unknown task.
         """
         by_id = {task.id: task for task in tasks}
         self._begun, self._consumed, self._late = state["begun"], state["consumed"], state["late"]
-        self._trained = self._consumed // self._capacity.groups_per_step  # a batch in hand is not trained on again
+        self._trained = self._consumed // self._capacity.groups_per_step  # the batch in hand is not trained on again
         for step in state["steps"]:
             if missing := [name for name in step["tasks"] if name not in by_id]:
                 raise RecipeError(
@@ -285,7 +285,7 @@ class GroupStream:
         return sum(len(step.ready) for step in self._steps)
 
     def _note(self, groups: Sequence[GatheredGroup], waited_s: float) -> None:
-        """Set the metrics of the batch being handed over, and drop the steps that are over."""
+        """Set the metrics of the batch that is handed over, and drop the steps that are over."""
         bound = self._capacity.staleness * self._iterations
         trajectories = [trajectory for group in groups for trajectory in group.trained]
         with self._changed:

@@ -1,1 +1,1 @@
-"""Check before anything heavy starts that a run can do what its recipe says."""
+"""Checks a run, before anything heavy starts, against its recipe."""

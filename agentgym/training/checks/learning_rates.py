@@ -1,4 +1,4 @@
-"""Find learning rates, before a run starts, that suit a small model from scratch but destroy a pretrained one."""
+"""Finds learning rates, before a run starts, that suit a small model from scratch but destroy a pretrained one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentgym.training.recipe.stage_section import LearningSection
 from agentgym.training.stages.contract import PlannedStage
 
 PRETRAINED = 50_000_000
-"""A model folder counts as pretrained from this number of parameters on."""
+"""A model folder with at least this number of parameters counts as pretrained."""
 
 
 class Rates(NamedTuple):

@@ -1,4 +1,4 @@
-"""Plan the memory that a recipe needs, by part, before anything is loaded.
+"""Plans the memory that a recipe needs, by part, before anything is loaded.
 
 Weights, gradients and the optimiser's state are computed from the model's configuration. For activations, the model
 runs on torch's meta device, which computes only shapes, and the tensors that autograd saves for the backward pass are
@@ -34,12 +34,12 @@ from agentgym.training.recipe.recipe import Recipe
 _GB = 1e9
 _FUSED = "agentgym_shapes_of_fused_attention"
 _PROBED_TOKENS = 256
-_VOCABULARY_CHUNK = 32_768  # of TRL's fused head
+_VOCABULARY_CHUNK = 32_768  # tokens of the vocabulary per tile of TRL's fused head
 _COPIES_OF_LOGITS = {"cpu": 6, "cuda": 1}
 """Number of logit-tile-sized tensors that TRL's fused head holds at once, without and with Triton."""
 _PROCESS_BYTES = {"cpu": 900 * 2**20, "cuda": 600 * 2**20}
 """Python with torch and TRL in main memory; the CUDA context on a GPU."""
-# a weight, its share of an 8-bit scale, and its share of that scale's own scale
+# a 4-bit weight, its share of an 8-bit scale, and its share of that scale's own scale
 _NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
 
 
@@ -153,7 +153,9 @@ def plan_memory(
 
 
 def _gathered_bytes(model: Any) -> float:
-    """Return the bytes that FSDP holds gathered: embeddings and output for the whole step, and two layers."""
+    """Return the bytes of weights that FSDP gathers: embeddings and output for the whole step, and two
+    layers.
+    """
     layers = getattr(model.get_decoder(), "layers", ())
     of_layers = [sum(parameter.nbytes for parameter in layer.parameters()) for layer in layers]
     ends = sum(parameter.nbytes for parameter in model.parameters()) - sum(of_layers)
@@ -161,7 +163,7 @@ def _gathered_bytes(model: Any) -> float:
 
 
 def _output_gradient_bytes(model: Any) -> float:
-    """Return the bytes of the fused head's float32 gradient, which exists beside the gradient accumulated so far."""
+    """Return the bytes of the fused head's float32 gradient, which exists in addition to the accumulated gradient."""
     weight = own_model(model).get_output_embeddings().weight
     if not weight.requires_grad:
         return 0.0

@@ -1,4 +1,4 @@
-"""List the parts of a training that check their compatibility with the recipe, and make their TrainingPlan."""
+"""Lists the parts of a training that check their compatibility with the recipe, and makes their TrainingPlan."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class BackgroundPlay(PlannedPart):
 
 
 class PlannedSampler(PlannedPart):
-    """The sampler of [train], which must draw together the tasks that the reward compares."""
+    """The sampler of [train], which must draw tasks in the same step if the reward compares them."""
 
     @override
     def requires(self, plan: TrainingPlan) -> Iterator[str]:
@@ -133,7 +133,7 @@ def plan_of(stage: PlannedStage, task_set: TaskSet, processes: Processes) -> Tra
 
 
 def parts_of(plan: TrainingPlan) -> list[PlannedPart]:
-    """List a training's parts in the order they are checked for compatibility. Raises: RecipeError."""
+    """List a training's parts in the order in which they are checked for compatibility. Raises: RecipeError."""
     train = plan.train
     losses = planned_losses(train)
     parts: list[tuple[bool, PlannedPart]] = [

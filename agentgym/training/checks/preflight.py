@@ -1,4 +1,4 @@
-"""Check a run's parts, task set and TRL options before a run folder is written."""
+"""Checks a run's parts, task set and TRL options before a run folder is written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from agentgym.trajectory.record import Trajectory
 
 
 def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes = ALONE) -> None:
-    """Check everything that needs no model; this plays one episode of the oracle.
+    """Check everything that needs no model, also by playing one episode of the oracle.
 
     Raises: RecipeError naming key and value; TaskError for a task set without a needed player; CreditError for an
         estimator that requires signals which the environments or the task set do not provide; ClusterError for an

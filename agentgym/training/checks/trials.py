@@ -1,4 +1,4 @@
-"""Try a run before it starts: reset one task of each environment, and play one episode of the oracle."""
+"""Tries a run before it starts: resets one task of each environment, and plays one episode of the oracle."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agentgym.trajectory.record import Trajectory
 
 
 class _ParametersRead(dict[str, Any]):
-    """Task parameters that record which of them were read, by name or by iteration."""
+    """Task parameters that record which of them are read."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         super().__init__(parameters)
@@ -154,7 +154,7 @@ async def _reset_each(task_set: TaskSet, reset: _Reset, control: Mapping[str, An
         )
 
 
-_ALIKE = 0.8  # difflib ratio: about one letter of difference in a name of five
+_ALIKE = 0.8  # difflib's ratio: about one different letter in a name of five
 
 
 class _ReadTask(Task):
@@ -184,7 +184,7 @@ def check_reward(task_set: TaskSet, section: RewardSection, episode: EpisodeSect
     if task_set.oracle is None or not task_set["train"] or episode.environment is not None:
         return
     known: set[str] = set()
-    for task in {task.source: task for task in reversed(task_set["train"])}.values():  # the first of each set
+    for task in {task.source: task for task in reversed(task_set["train"])}.values():  # the first task of each set
         reward = _reward_of(section, task_set, task)
         if reward is None:
             return

@@ -1,4 +1,4 @@
-"""Gather the groups of a training step; `train.gather` names wrappers of the registered kind `gatherers`."""
+"""Gathers the groups of a training step; `train.gather` names wrappers of the registered kind `gatherers`."""
 
 from agentgym.moved import moved_names
 from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, make_gatherer, play_groups

@@ -1,4 +1,4 @@
-"""Grow groups as trees: some episodes start at the beginning, the others branch off them."""
+"""Grows groups as trees: some episodes start at the beginning, the others branch off them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from agentgym.training.rollouts.rollouts import Rollouts
 
 @dataclass(frozen=True, slots=True)
 class Branching:
-    """Grow each group as a forest.
+    """Grows each group as a forest.
 
     Before anything is played, each branch draws one of its task's root episodes and the turn before which it branches
-    off. A later draw would depend on how the episode went and would bias `sibling`. If the root episode failed or ended
-    before that turn, an episode from the start replaces the branch. An environment that makes checkpoints is restored
-    from one; in other environments, the calls before the branch are repeated and their results compared.
+    off. A later draw would depend on the episode and bias the estimator `sibling`. If the root episode failed or ended
+    before that turn, an episode from the start replaces the branch. If the environment makes checkpoints, one is
+    restored; otherwise the calls before the branch are repeated, and their results compared.
 
     Attributes:
-        root_episodes: number of episodes per group that are played from the start; at least 2, so that the first turn
-            differs within the group.
-        before: a branch leaves before turn 1 to `before`, drawn uniformly.
+        root_episodes: number of episodes per group that are played from the start; at least 2, so that first turns can
+            be compared.
+        before: the last turn before which a branch may begin; drawn uniformly from 1 to `before`.
         seed: the seed of the draws.
     """
 
@@ -73,7 +73,7 @@ class Branching:
                     tasks_from_start.append(task)
         group_of = {trajectory.id: group for group in groups for trajectory in group}
         branches = step.branch(forks, 1, f"{label}-branch")
-        for branch in sorted(branches, key=lambda trajectory: trajectory.id):  # they end in any order
+        for branch in sorted(branches, key=lambda trajectory: trajectory.id):  # sorted, because they end in any order
             assert branch.provenance.branch is not None
             group_of[branch.provenance.branch.trajectory].append(branch)
         others = iter(rollouts.play(step.policy, tasks_from_start, label=f"{label}-anew") if tasks_from_start else ())

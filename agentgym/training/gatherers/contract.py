@@ -18,7 +18,7 @@ from agentgym.training.gatherers.step import StepRequest
 from agentgym.training.parts import TrainingPart, TrainingRun
 
 FILE = "gatherers.json"
-"""File in a checkpoint's folder with the states of the wrappers."""
+"""Name of the file in a checkpoint's folder with the states of the wrappers."""
 
 
 class Gatherer(Protocol):
@@ -54,7 +54,7 @@ def group_rewards(part: TrainingPart, plan: TrainingPlan) -> str:
 
 
 class GathererWrapper(TrainingPart):
-    """Base of the wrappers: a gatherer that calls another gatherer, and a training part.
+    """Base of the wrappers: a wrapper is a gatherer that calls another gatherer, and a training part.
 
     A wrapper without state or hooks may instead be a function that takes a gatherer and options and returns a gatherer.
 
@@ -102,7 +102,7 @@ def branches(part: WrappedGatherer, plan: TrainingPlan) -> str:
 
 
 class WrappedGatherer(TrainingPart):
-    """A gatherer in its wrappers, innermost first, which are training parts of their own: see `parts`."""
+    """A gatherer with its wrappers, innermost first, each of which is also a training part: see `parts`."""
 
     excludes: ClassVar[tuple[Exclusion, ...]] = (branches,)
 

@@ -23,7 +23,7 @@ class StepRequest:
     """A training step's request to a gatherer.
 
     Attributes:
-        rollouts: plays the episodes with its config. policy: the agent in these episodes.
+        rollouts: plays the episodes. policy: the agent in these episodes.
         tasks: a group is gathered for each task.
         label: see `Rollouts.play`. Each call for more episodes needs its own label.
         group_size: number of trained episodes in each group.
@@ -31,7 +31,7 @@ class StepRequest:
         assist: `assist(task, row, group_size)` returns the help for the agent in episode `row` of a group of this task
             (see agentgym.trajectory.PromptAddition), or None. If `assist` is None there is no help.
         more_tasks: `more_tasks(count, further)` draws tasks in addition to the step's; `further` is 1 for the first
-            such draw of a step, 2 for the next. The same arguments give the same tasks.
+            such draw of a step, 2 for the second. The same arguments give the same tasks.
     """
 
     rollouts: Rollouts

@@ -66,7 +66,7 @@ class FrozenModel:
         self._trainer = trainer
 
     def logps(self, step: StepBatch) -> torch.Tensor:
-        """Return (B, T) the model's log-probabilities of a step's tokens, in nats."""
+        """Return the model's log-probabilities of a step's tokens, (B, T), in nats."""
         batch = step.batch
         ids, mask = (torch.cat([batch[f"prompt_{kind}"], batch[f"completion_{kind}"]], 1) for kind in ("ids", "mask"))
         width, rows = batch["completion_ids"].size(1), self._trainer.args.per_device_train_batch_size

@@ -1,4 +1,4 @@
-"""TRL's batch of a GRPO step: build its columns, mark the agent's own tokens, and take subsets of rows."""
+"""Builds the columns of TRL's batch for a GRPO step, marks the agent's own tokens, and takes subsets of rows."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def apply_failure_masks(
 
 
 _NORMALISED_BY_BATCH = ("cispo", "dapo", "vespo")
-"""Losses that TRL divides by the whole batch's tokens. TRL divides bnpo by a part's tokens, other losses by rows."""
+"""Losses that TRL divides by the whole batch's tokens; it divides bnpo by a part's tokens, other losses by rows."""
 
 _OUTCOME, _INPUT = "outcome/", "input/"
 _INPUT_FIELDS = ("expert_returns",)
@@ -133,7 +133,7 @@ def check_roles(trajectories: Sequence[Trajectory], trainable_roles: Sequence[st
 
 
 def have_logprobs(turns: Sequence[Turn]) -> bool:
-    """Return whether each token has a finite log-probability. vLLM may not know one, and TRL then returns None."""
+    """Return whether each token has a finite log-probability. If vLLM lacks one, TRL returns None."""
     return all(
         len(turn.logprobs) == len(turn.token_ids) and np.isfinite(np.array(turn.logprobs, float)).all()
         for turn in turns
@@ -141,13 +141,13 @@ def have_logprobs(turns: Sequence[Turn]) -> bool:
 
 
 def own_tokens(batch: Mapping[str, Any]) -> torch.Tensor:
-    """Return (B, T) 1 on the tokens that the agent sampled, 0 on observations and padding."""
+    """Return a mask (B, T): 1 on the tokens that the agent sampled, 0 on observations and padding."""
     own: torch.Tensor = batch["completion_mask"] * batch.get("tool_mask", 1)
     return own
 
 
 def by_token(trajectories: Sequence[Trajectory], credit: BatchCredit | None, length: int) -> torch.Tensor:
-    """Return (B, T) float64 advantages of each token; 0 on observations, padding and failed episodes.
+    """Return the advantage of each token, (B, T) float64; 0 on observations, padding and failed episodes.
 
     Args:
         credit: the credit of each trajectory. None returns integer turn indices instead, -1 for tokens that are not
@@ -167,7 +167,7 @@ def by_token(trajectories: Sequence[Trajectory], credit: BatchCredit | None, len
 
 
 def spread(values: Sequence[Sequence[float]], turn_of_token: torch.Tensor) -> torch.Tensor:
-    """Return (B, T) the number of each token's turn; -1 for tokens of no turn.
+    """Return for each token the value of its turn, (B, T); -1 for tokens of no turn.
 
     Args:
         values: a number for each turn of each row. turn_of_token: (B, T), -1 for tokens of no turn.
@@ -177,7 +177,7 @@ def spread(values: Sequence[Sequence[float]], turn_of_token: torch.Tensor) -> to
 
 
 def episode_returns(trajectories: Sequence[Trajectory]) -> torch.Tensor:
-    """Return (B,) float64 sums of each episode's outcome and turn rewards; NaN for a failed one."""
+    """Return the sum of each episode's outcome and turn rewards, (B,) float64; NaN for a failed episode."""
     returns = [t.return_from() if t.valid else np.nan for t in trajectories]
     return torch.tensor(returns, dtype=torch.float64)
 
@@ -215,7 +215,7 @@ def inputs_of(batch: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def _component(trajectories: Sequence[Trajectory], name: str) -> torch.Tensor:
-    """Return (B,) an outcome component; NaN for failed episodes and episodes without it."""
+    """Return an outcome component of each episode, (B,); NaN for failed episodes and episodes without it."""
     values = [t.outcome.get(name, np.nan) if t.valid else np.nan for t in trajectories]
     return torch.tensor(values, dtype=torch.float64)
 
@@ -298,7 +298,7 @@ def token_batch(
 
 
 def lengths_of(batch: Mapping[str, torch.Tensor]) -> np.ndarray:
-    """Return (B, 2) token counts of prompts and completions, which TRL pads separately."""
+    """Return the token counts of prompts and completions, (B, 2); TRL pads the two separately."""
     lengths: np.ndarray = torch.stack([batch["prompt_mask"].sum(1), batch["completion_mask"].sum(1)], 1).cpu().numpy()
     return lengths
 

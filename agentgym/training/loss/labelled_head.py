@@ -1,4 +1,4 @@
-"""Apply the output layer only to the trained tokens.
+"""Applies the output layer only to the trained tokens.
 
 TRL's fused head does so only on GPUs with Triton. Elsewhere it projects every position onto the vocabulary, including
 prompts, results and padding. On two cores, this module reduced the time for the gradient of six episodes of 380 tokens

@@ -1,4 +1,4 @@
-"""Compute a batch in parts with a bounded number of tokens, grouping rows of similar length.
+"""Computes a batch in parts with a limited number of tokens, grouping rows of similar length.
 
 So a step's memory depends on the budget instead of the batch, and little padding is computed. The gradient equals the
 whole batch's.
@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 _COST_OF_A_PART = 512
-"""Overhead of one more part, in tokens that could be computed in the same time; our choice."""
+"""Overhead of one more part, as the number of tokens computed in the same time; our choice."""
 _COST_OF_A_COPY = 1 / 8
 """Memory of a token of a shared prompt in each row after the first, whose keys and values are copied, as a share of a
 token that is computed; our choice."""
@@ -60,7 +60,7 @@ class RowSizes:
         return RowSizes(self.lengths[rows], self.prompts[rows])
 
     def orders(self) -> list[NDArray[np.int64]]:
-        """Return two orders of the rows: by length, and with rows of the same prompt beside each other."""
+        """Return two orders of the rows: by length, and with rows of the same prompt next to each other."""
         totals = self.lengths.sum(1)
         longest = np.zeros(int(self.prompts.max(initial=-1)) + 1, int)
         np.maximum.at(longest, self.prompts, totals)
@@ -81,7 +81,7 @@ def parts_of(sizes: RowSizes, max_tokens: int) -> list[np.ndarray]:
 
 
 def parts_alike(sizes: Sequence[RowSizes], own: int, max_tokens: int) -> list[np.ndarray]:
-    """Split a batch alike in all processes: each part has the same number of rows in every process.
+    """Split a batch in the same way in all processes: each part has the same number of rows in every process.
 
     TRL gathers metrics of a part's rows, which hangs or fails if their number differs between processes.
 
@@ -97,12 +97,12 @@ def parts_alike(sizes: Sequence[RowSizes], own: int, max_tokens: int) -> list[np
 
 
 def slices_of(sizes: Sequence[RowSizes], max_tokens: int) -> list[slice]:
-    """Split a batch into parts alike in all processes, as `parts_alike`, without changing the order of its rows."""
+    """Split a batch in the same way in all processes, like `parts_alike`, but keep the order of its rows."""
     return [slice(begin, end) for begin, end in _cuts(sizes, max_tokens)[0]]
 
 
 def _cuts(sizes: Sequence[RowSizes], max_tokens: int) -> tuple[list[tuple[int, int]], float]:
-    """Return the cheapest cuts of ordered rows that keep within the budget in every process, and their cost."""
+    """Return the cheapest cuts of ordered rows that stay within the budget in every process, and their cost."""
     lengths = np.max([rows.lengths for rows in sizes], axis=0)
     begins = np.any([np.diff(rows.prompts, prepend=-1) != 0 for rows in sizes], axis=0)
 
@@ -122,7 +122,7 @@ def cheapest_cuts(count: int, costs: Callable[[int], NDArray[np.float64]]) -> tu
     """Divide `count` ordered things into consecutive parts with the least total cost.
 
     Args:
-        costs: given a part's begin, returns [count - begin] its cost for each end; that of a single thing is finite.
+        costs: given a part's begin, returns its cost for each possible end, [count - begin]; the first must be finite.
     Returns: begin and end of each part, and the total cost.
     """
     totals, previous = np.full(count + 1, np.inf), np.zeros(count + 1, int)

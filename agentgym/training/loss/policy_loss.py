@@ -1,4 +1,4 @@
-"""PolicyLossTrainer: compute the loss of a GRPO batch in parts, with TRL's losses or our objectives and terms."""
+"""PolicyLossTrainer computes the loss of a GRPO batch in parts, with TRL's losses or our objectives and terms."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
     """GRPO that computes batches in parts, with our or TRL's objective and added terms.
 
     Args:
-        model, args, options: as for GRPOTrainer.
+        model, args, options: the arguments of GRPOTrainer.
         objective: replaces the policy loss; None for TRL's `args.loss_type`.
         terms: losses added to the objective.
         kl: weight of the KL to the reference model, which exists if `args.beta` is not 0; None to use `args.beta`.
@@ -106,14 +106,14 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         self.group_gradients, self.parts = group_gradients, parts
         self._objective, self._terms, self._microbatch_tokens = objective, terms, microbatch_tokens
         self._kl = float(args.beta if kl is None else kl)
-        self._pass = ForwardPass()  # upcoming or most recent
-        self._vision: VisionInputs | None = None  # only for a policy that reads images
+        self._pass = ForwardPass()  # the next or the most recent pass
+        self._vision: VisionInputs | None = None  # None unless the policy reads images
         self._other_rows: Mapping[EpisodeKind, OtherRows] = {}  # of this step
         with silence_rollout_func_warning():
             super().__init__(model, args=args, **options)
         self.role_adapters = role_adapters_of(self.model)
         if self.role_adapters is not None:
-            self.role_adapters.attach(self.model)  # after TRL has added its frozen copy
+            self.role_adapters.attach(self.model)  # after TRL has added its frozen reference copy
         self.token_masks = TokenMasks(self.temperature)
         project_labelled_only(self.model, self.token_masks)
         if self.ref_model is not None:
@@ -129,7 +129,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         return RowData.of(trajectory, self._vision)
 
     def check_turn_credit(self, advantages: Sequence[np.ndarray]) -> None:
-        """Raise CreditError if the loss would give the turns of an episode the mean of their different advantages."""
+        """Raise CreditError if the loss would average the different advantages of an episode's turns."""
         if self._objective is None:
             check_turn_credit(self.importance_sampling_level, advantages)
 
@@ -243,7 +243,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
             return super().training_step(*args, **options)
         self.group_gradients.start(self.model.parameters())
         loss = super().training_step(*args, **options)
-        self.group_gradients.note(self.model.parameters())  # of the last group
+        self.group_gradients.note(self.model.parameters())  # the gradient of the last group
         return loss
 
     def _parts_of_others(self) -> list[LossPart]:
@@ -264,9 +264,9 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         """Return the weighted loss of a part's rows.
 
         Args:
-            gaps: gets |sampled - recomputed| log-probability of the own tokens, in nats. Only the first pass over a
-                batch is compared: afterwards the update has changed the policy on purpose.
-            of_others: gets the metrics of rows that are not the policy's, with their weight.
+            gaps: receives |sampled - recomputed| log-probability of the own tokens, in nats. Only the first pass over a
+                batch is compared, because later passes follow an update of the policy.
+            of_others: receives the metrics of rows that are not the policy's, with their weight.
         """
         inputs = part.inputs
         self._begin_pass(inputs)
@@ -330,7 +330,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
 
     @contextmanager
     def _weight_of_reference(self) -> Iterator[None]:
-        """Set TRL's `beta` to `kl` inside the block. Outside, a nonzero `beta` means that there is a reference."""
+        """Set TRL's `beta` to `kl` inside the block. Outside, a nonzero `beta` only means that there is a reference."""
         beta = self.args.beta
         self.beta = self._kl
         try:
@@ -355,7 +355,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
     def _losses_by_row(
         self, part: LossPart, logps: torch.Tensor, entropies: torch.Tensor
     ) -> tuple[torch.Tensor, Mapping[str, float]]:
-        """Return (B,) the summed losses of our objective and the terms, and their means as metrics."""
+        """Return the summed losses of our objective and the terms, (B,), and their means as metrics."""
         length = self.max_completion_length
         tokens = token_batch(part.inputs, logps, entropies, length, mean_length=part.mean_length, rows=part.kind)
         if part.kind == "policy" and self.model.training and self._is_first_pass:

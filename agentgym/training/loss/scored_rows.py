@@ -47,7 +47,7 @@ class ScoredRow:
 
     @classmethod
     def mismatched(cls, trajectory: Trajectory, prompt_ids: Sequence[int]) -> ScoredRow:
-        """Return the row of a whole trajectory with its prompt replaced by another trajectory's."""
+        """Return the row of a whole trajectory after another trajectory's prompt instead of its own."""
         row, start = cls.of(trajectory, [1.0] * len(trajectory.turns)), len(trajectory.prompt_ids)
         ids = np.concatenate([np.array(prompt_ids, np.int64), row.ids[start:]])
         weights = np.concatenate([np.zeros(len(prompt_ids), np.float32), row.weights[start:]])

@@ -1,4 +1,4 @@
-"""Compute the tokens that sequences of a batch begin with in common once, with their gradient.
+"""Computes a prefix that sequences of a batch share only once, with its gradient.
 
 The keys and values of a shared prefix are expanded to its sequences, and gradients flow back through them. The prefixes
 are found among the tokens: a group's prompt, a system message of several prompts, a conversation that is continued in
@@ -26,7 +26,7 @@ from agentgym.training.loss.microbatches import RowSizes, cheapest_cuts
 from agentgym.training.model.sharding import is_sharded
 
 MIN_SAVED = 128
-"""The fewest tokens, with padding, that are worth a further forward pass; our choice."""
+"""A further forward pass must save at least this number of tokens, with padding; our choice."""
 _PLAIN_INPUTS = {"input_ids", "attention_mask", "use_cache"}
 
 Tokens = NDArray[np.int64]
@@ -90,14 +90,14 @@ def prefixes_shared(model: Any) -> Iterator[None]:
 
 
 class SharedPrefixes:
-    """A batch of sequences as prefixes, and endings that follow them.
+    """A batch of sequences, split into prefixes and the endings that follow them.
 
-    A sequence that another one begins with, or equals, has no ending of its own: its states are read in the other's.
+    A sequence that equals another, or is its beginning, has no ending: its states are read from the other's.
 
     Attributes:
         prefixes: the tokens of each prefix. endings: the tokens of each ending, which follow its prefix.
         prefix_of: [endings] the index of each ending's prefix.
-        starts: [endings] the number of tokens before each ending; with 0, the ending does not read its prefix.
+        starts: [endings] the number of tokens before each ending; 0 if the ending does not read its prefix.
         ending_of: [sequences] the index of the ending that each sequence leads to.
     """
 
@@ -160,7 +160,8 @@ class SharedPrefixes:
 def shared_states(
     backbone: Callable[..., Any], config: Any, ids: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor | None:
-    """Return [N, W, d] the last hidden states of sequences, with shared prefixes computed once; padding has any states.
+    """Return [N, W, d] the last hidden states of sequences, with shared prefixes computed once; states of padding are
+    arbitrary.
 
     Args:
         backbone: a model without its output layer. config: the model's configuration.
@@ -196,7 +197,7 @@ class _PrefixLayer(DynamicLayer):
 
 
 def _branches(sequences: Sequence[Tokens]) -> Iterator[tuple[int, int, int]]:
-    """Divide ordered, distinct sequences into branches, each with a prefix in common, so that few tokens are computed.
+    """Divide ordered, distinct sequences into branches with a common prefix, so that few tokens are computed.
 
     Yields: begin and end of each branch, and the length of its prefix. A sequence that shares nothing is divided too,
         if its ending would be the longest.
@@ -223,13 +224,13 @@ def _branches(sequences: Sequence[Tokens]) -> Iterator[tuple[int, int, int]]:
 
 
 def _common(first: Tokens, other: Tokens) -> int:
-    """Return the number of tokens that two sequences begin with in common."""
+    """Return the length of the common prefix of two sequences."""
     length = min(len(first), len(other))
     differs = first[:length] != other[:length]
     return int(differs.argmax()) if differs.any() else length
 
 
 def _padded(parts: Sequence[Tokens], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return [n, longest] the tokens, padded on the right, and [n] their number."""
+    """Return the tokens, padded on the right, [n, longest], and their number, [n]."""
     ids = pad_sequence([torch.from_numpy(part) for part in parts], batch_first=True)
     return ids.to(device), torch.tensor([len(part) for part in parts], device=device)

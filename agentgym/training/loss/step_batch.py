@@ -1,4 +1,4 @@
-"""A step before its loss is computed, and each pass over it, as the training parts see them."""
+"""The data that training parts receive: a step before its loss is computed, and each pass over it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class StepBatch:
         return self.trainer.processes.own_part([*self.trajectories])
 
     def by_turn(self, values: Sequence[Sequence[float]]) -> torch.Tensor:
-        """Return (B, T) the number of each token's turn; -1 for tokens of no turn.
+        """Return for each token the value of its turn, (B, T); -1 for tokens of no turn.
 
         Args:
             values: a number for each turn of each row's episode.

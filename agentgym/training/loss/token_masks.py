@@ -1,4 +1,4 @@
-"""Compute log-probabilities and entropies of the masked distribution for tokens that a logit hook restricted.
+"""Computes log-probabilities and entropies of the masked distribution for tokens that a logit hook restricted.
 
 TRL's fused head returns them for the full distribution, without logits. The correction needs only the logits of the
 tokens that a mask names. With log Z = logit - log p of the sampled token, and q the probability of the refused tokens:

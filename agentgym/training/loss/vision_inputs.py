@@ -20,11 +20,12 @@ from agentgym.trajectory.record import Trajectory
 PASSED_ON = frozenset({"pixel_values", "image_grid_thw", "pixel_attention_mask", "image_sizes", "image_position_ids"})
 """The outputs of image processors that TRL's forward pass passes to a model."""
 MASKED_LOGIT = -1e4
-"""The value added to a logit to make its probability exactly 0. Every dtype holds it, and no product with it is NaN."""
+"""A value added to a logit to make its probability exactly 0. Every dtype has it, and no product with it is NaN.
+"""
 
 
 class VisionInputs:
-    """Makes TRL's forward pass match how the agent sampled: the same images, and no probability for image tokens.
+    """Makes TRL's forward pass match the agent's sampling: the same images, and probability 0 for image tokens.
 
     Args:
         images: the image tokens of the policy's renderer.
@@ -44,7 +45,7 @@ class VisionInputs:
     def images_of(self, trajectory: Trajectory) -> list[ImagePart]:
         """Return the images of the trajectory's image tokens, in order.
 
-        Images in the last results are left out: the episode was over, so they have no tokens.
+        Images in the last results are left out, because the episode was over and they have no tokens.
 
         Raises: PolicyError if the number of image tokens does not match the images.
         """

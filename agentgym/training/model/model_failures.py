@@ -1,4 +1,4 @@
-"""Report why training failed: memory that ran out or is about to, and a loss that is not a number."""
+"""Reports why training failed: memory has run out or is about to, or the loss is not a number."""
 
 from __future__ import annotations
 
@@ -31,11 +31,10 @@ def stopped_before_memory_runs_out(
     measure: Callable[[], Headroom] = measure_headroom,
     end: Callable[[str], None] | None = None,
 ) -> Iterator[None]:
-    """Watch the main memory, and interrupt the block when nearly none is free.
+    """Watch the main memory, and interrupt the block when almost no memory is free.
 
-    An interrupt takes effect only when Python code runs again. Until then, a long backward pass goes on taking memory.
-    If even less memory is free by then, the process prints the reason and ends, since the kernel would kill it without
-    a message.
+    An interrupt takes effect only when Python code runs again. Until then, a long backward pass uses even more memory.
+    If too little is left, the process prints the reason and ends, because the kernel would kill it without a message.
 
     Only the main thread can be interrupted: in other threads nothing is watched.
 
@@ -54,7 +53,7 @@ def stopped_before_memory_runs_out(
         while not done.wait(EVERY_S):
             headroom = measure()
             with deciding:
-                if done.is_set():  # what comes after the block is not to be hit
+                if done.is_set():  # the code after the block must not be interrupted
                     return
                 if left_mib and headroom.memory_mib < headroom.memory_kept_mib * INTERRUPTED_AT / 2:
                     end(_message(stage, headroom.memory_mib, remedy))
@@ -88,7 +87,7 @@ def _message(stage: str, left_mib: float, remedy: str) -> str:
 
 
 def _end_process(message: str) -> None:
-    """Print an error and end the process, as two Ctrl-C would: the ledger and the files on disk stay."""
+    """Print an error and end the process, as two Ctrl-C would; the ledger and the files on disk are kept."""
     os.write(2, f"\nError: {message}\n".encode())
     os._exit(1)
 
@@ -111,7 +110,7 @@ def out_of_memory_named(stage: str, remedy: str) -> Iterator[None]:
 
 
 class DivergenceCallback(TrainerCallback):
-    """Stop a stage whose loss or gradient is no longer finite.
+    """Stops a stage whose loss or gradient is no longer finite.
 
     Transformers filters non-finite values out of the logged loss, but not out of the logged gradient norm.
 

@@ -1,4 +1,4 @@
-"""Load, save and finish the trained model: all weights, or a LoRA adapter."""
+"""Loads, saves and finishes the trained model: all weights, or a LoRA adapter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from agentgym.training.recipe.policy_section import PolicySection
 FINAL = "final"
 """Name of the checkpoint at the end of a run."""
 FINAL_ADAPTER = "adapter"
-"""Name of the trained adapter beside the final model, or of the folder with each role's adapter."""
+"""Name of the trained adapter next to the final model, or of the folder with each role's adapter."""
 
 
 def check_model(section: PolicySection) -> None:

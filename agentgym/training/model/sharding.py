@@ -35,7 +35,7 @@ def plain_forward(model: Any) -> Iterator[None]:
 
 
 OPTIMISERS = ("adamw_torch", "adamw_torch_fused", "sgd")
-"""Names of transformers' optimisers that were tried with sharded weights."""
+"""Names of transformers' optimisers that were tested with sharded weights."""
 
 
 class ShardedModel(PlannedPart):

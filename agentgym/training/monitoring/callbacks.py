@@ -25,7 +25,7 @@ from agentgym.training.recipe.guard_section import GuardSection
 
 
 class LoggingCallback(TrainerCallback):
-    """Write every number that TRL logs to the run's metrics file, and show some beside the progress bar.
+    """Writes every number that TRL logs to the run's metrics file, and shows some next to the progress bar.
 
     Only the first process writes.
     """
@@ -50,12 +50,12 @@ class LoggingCallback(TrainerCallback):
 
 
 class ValidationCallback(TrainerCallback):
-    """Play validation tasks every few steps, and optionally stop the training at a success rate.
+    """Plays validation tasks every few steps, and optionally stops the training at a success rate.
 
     Args:
-        play: takes the step, plays the tasks with the current weights, and returns the metrics.
+        play: called with the step, plays the tasks with the current weights, and returns the metrics.
         every: number of optimiser steps between two validations.
-        until: success rate at which training stops; None to never stop.
+        until: success rate at which training stops; None never stops it.
         before: whether to also validate before the first step.
     """
 
@@ -95,10 +95,10 @@ def success_reached_at(folder: RunFolder, until: float | None) -> int | None:
 
 
 class UnsharedPromptsCallback(TrainerCallback):
-    """After the first step, say why a prompt that several rows share is computed for each of them, if it is.
+    """After the first step, shows why shared prompts are computed separately for each row, if they are.
 
     Args:
-        show: takes the sentence.
+        show: called with the reason.
     """
 
     def __init__(self, show: Callable[[str], None]) -> None:
@@ -111,7 +111,7 @@ class UnsharedPromptsCallback(TrainerCallback):
 
 
 class CheckpointCompleteCallback(TrainerCallback):
-    """Mark a checkpoint as complete after everything is written, including the states of the training's parts."""
+    """Marks a checkpoint as complete after everything is written, including the states of the training's parts."""
 
     def __init__(self, parts: Sequence[TrainingPart] = ()) -> None:
         self._parts = parts
@@ -126,10 +126,10 @@ class CheckpointCompleteCallback(TrainerCallback):
 
 
 class CollapseGuardCallback(TrainerCallback):
-    """Pass every logged step to a collapse guard, keep the last healthy checkpoint, and stop the run if so configured.
+    """Passes every logged step to a collapse guard, keeps the last healthy checkpoint, and stops the run if configured.
 
     This callback must come after CheckpointCompleteCallback. Alarms are written to guard.json in the run folder. In a
-    resumed run, the guard first observes the steps logged before.
+    resumed run, the guard first observes the earlier logged steps.
 
     Args:
         section: the recipe's [guard].

@@ -1,4 +1,4 @@
-"""The collapse guard: detect from the logged metrics that a training run is collapsing.
+"""The collapse guard: detects from the logged metrics that a training run is collapsing.
 
 Each rule reads one metric. A rule broken `patience` steps in a row raises an alarm, and can raise another only after it
 was satisfied again. Rules with a baseline compare with the median of the run's first `baseline_steps` steps.
@@ -22,7 +22,7 @@ VALIDATION_DROP = "validation_drop"
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """The alarm of a rule that was broken long enough.
+    """The alarm of a rule that was broken for long enough.
 
     Attributes:
         step: the logged step. `rule`: the rule's name. `value`, `limit`: the metric's value and limit.
@@ -49,7 +49,7 @@ class _Rule:
 
 
 class CollapseGuard:
-    """Watch one run. Pass the metrics of every step to `observe` in order, including steps before a resume.
+    """Watches one run. Pass the metrics of every step to `observe` in order, including steps before a resume.
 
     Attributes:
         alarms: the alarms raised so far.

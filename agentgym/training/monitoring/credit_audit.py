@@ -1,4 +1,4 @@
-"""Compare the credit of a training step with counterfactual credit, every few steps."""
+"""Compares the credit of a training step with counterfactual credit, every few steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAME = "credit"
 
 
 class CreditAudit:
-    """Compare a step's advantages with counterfactual credit, as `agentgym credit audit` does for a finished run.
+    """Compares a step's advantages with counterfactual credit, as `agentgym credit audit` does for a finished run.
 
     An audit costs `continuations` episodes for every turn but the first of `sample` trajectories. These episodes are
     played with the weights that played the step, are not written to the ledger, and do not affect training.
@@ -102,7 +102,7 @@ class CreditAudit:
 
 
 class CreditLog(TrainingPart):
-    """Append the credit of every step to credit.jsonl in a run folder, and audit it if [train] asks for audits.
+    """Appends the credit of every step to credit.jsonl in a run folder, and audits it if [train] says so.
 
     Args:
         policy, rollouts: continue episodes for the audit.

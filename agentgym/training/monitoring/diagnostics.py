@@ -25,10 +25,10 @@ from agentgym.trajectory.turn import Turn
 
 
 def wait_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Return how the valid episodes of a batch spent their wall time, as fractions in [0, 1].
+    """Return the fractions of wall time, in [0, 1], that the valid episodes of a batch spent waiting.
 
-    Returns: `pace/policy_wait`, waiting for the policy's messages; `pace/tools_wait`, for tools, including their
-        sandboxes; `pace/other_wait`, for everything else, such as judges and resets, which start sandboxes. Concurrent
+    Returns: `pace/policy_wait`, for the policy's messages; `pace/tools_wait`, for tools, including their sandboxes;
+        `pace/other_wait`, for everything else, such as judges and resets, which start sandboxes. Concurrent
         tools of one turn count once. Empty if no time was recorded.
     """
     valid = [trajectory for trajectory in trajectories if trajectory.valid]

@@ -43,13 +43,13 @@ class PhaseProgress(Progress):
         super().__init__(*columns, console=console, disable=self._lines, speed_estimate_period=600)
 
     def update(self, task_id: TaskID, **changes: Any) -> None:
-        """Update a phase as rich does; `note` is a text about the phase's current state."""
+        """Update a phase, like rich's method; `note` is a text about the phase's current state."""
         before = self.tasks[self.task_ids.index(task_id)].completed
         super().update(task_id, **changes)
         self._write_line(task_id, before, has_note="note" in changes)
 
     def advance(self, task_id: TaskID, advance: float = 1) -> None:
-        """Advance a phase as rich does."""
+        """Advance a phase, like rich's method."""
         before = self.tasks[self.task_ids.index(task_id)].completed
         super().advance(task_id, advance)
         self._write_line(task_id, before, has_note=False)

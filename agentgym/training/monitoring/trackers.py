@@ -1,4 +1,4 @@
-"""Send a run's metrics to trackers, which are registered under the kind `trackers`: see agentgym.bridges.trackers.
+"""Sends a run's metrics to trackers, which are registered under the kind `trackers`: see agentgym.bridges.trackers.
 
 Every row of metrics.jsonl, from every stage, is sent as `phase/metric`.
 """
@@ -28,7 +28,7 @@ class Tracker(Protocol):
         ...
 
     def close(self, *, failed: bool) -> None:
-        """Flush, and end the tracker's run, as failed if the tracker supports this."""
+        """Flush, and end the tracker's run. `failed`: mark it as failed, if the tracker supports this."""
         ...
 
 
@@ -49,7 +49,7 @@ def check_trackers(names: Sequence[str]) -> None:
 def tracked(
     names: Sequence[str], folder: Path, config: Mapping[str, Any], warn: Callable[[str], None]
 ) -> Iterator[Callable[[int, str, Mapping[str, float]], None]]:
-    """Open trackers for the duration of a run. A failing tracker is reported once, and the run goes on without it.
+    """Open trackers for the duration of a run. A failing tracker is reported once, and the run continues without it.
 
     Args:
         names: registered trackers. folder: the run folder, whose name is the run's name. config: the run's recipe.

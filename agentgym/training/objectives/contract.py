@@ -1,4 +1,4 @@
-"""The inputs and results of objectives and loss terms, and how a recipe names them."""
+"""The inputs and results of objectives and loss terms, and their names in a recipe."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from agentgym.training.recipe.train_section import TermSection
 
 EpisodeKind = str
-"""Whose episodes a batch holds: "policy" for the policy's, else the name that a training part gives to other episodes,
-such as "experts" for an expert's episodes of the same tasks."""
+"""The kind of a batch's episodes: "policy" for the policy's, or the name that a training part gives to other episodes,
+such as "experts" for an expert's episodes of the same tasks.
+"""
 
 Average = Literal["constant", "episode", "none"]
 """The divisor of a sum over an episode's own tokens: one constant for all episodes, its number of own tokens, or 1."""
@@ -44,13 +45,13 @@ class TokenBatch:
         groups: (B,) the index of each episode's group in the step.
         group_returns: (B, G) `returns` of all episodes of each episode's group.
         group_successes: (B, G) outcome component `success` of the same episodes; NaN for failed or unjudged ones.
-        expert_returns: (B,) `returns` of the expert's episode of each episode's task; NaN where there is none.
+        expert_returns: (B,) `returns` of the expert's episode of each episode's task; NaN if there is none.
         outcomes: by name, (B,) the values of each outcome component; NaN where an episode does not have it.
         first_attempt_turns: (B,) number of turns of each episode's first attempt; all turns if there is one attempt.
         help_removed: (B,) whether an episode was sampled with help in its prompt and is trained on without that help;
             None for a batch without help.
         inputs: (B,) or (B, T) further columns from training parts, by name.
-        rows: whose episodes the batch holds.
+        rows: the kind of the batch's episodes.
         proximal_logps: (B, T) `logps` under the model at the start of this batch's update, without gradient; None where
             they equal `logps`, as with one iteration per batch.
     """
@@ -76,7 +77,7 @@ class TokenBatch:
     rows: EpisodeKind = "policy"
 
     def outcome(self, name: str) -> torch.Tensor:
-        """Return (B,) an outcome component; NaN for episodes without it.
+        """Return an outcome component of each episode, (B,); NaN for episodes without it.
 
         Raises: CreditError if no episode of the step has the component, though some were judged.
         """
@@ -91,12 +92,12 @@ class TokenBatch:
 
     @property
     def successes(self) -> torch.Tensor:
-        """Return (B,) the outcome component `success`. Raises: as `outcome`."""
+        """Return the outcome component `success`, (B,). Raises: as `outcome` does."""
         return self.outcome("success")
 
     @property
     def success_rates(self) -> torch.Tensor:
-        """Return (B,) mean success of the judged episodes in each episode's group; NaN where none was judged."""
+        """Return the mean success of the judged episodes in each episode's group, (B,); NaN if none was judged."""
         return self.group_successes.nanmean(1)
 
     proximal_logps: torch.Tensor | None = None
@@ -116,7 +117,7 @@ class TokenBatch:
         return sums / self.own.sum(1).clamp(min=1) if average == "episode" else sums
 
     def turn_means(self, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (B, K) means of (B, T) values over each turn's own tokens, and (B, K) 1 where the turn exists."""
+        """Return the means of (B, T) values over each turn's own tokens, (B, K), and a mask of the turns, (B, K)."""
         count = max(int(self.turns.max()) + 1, 1)
         turns, own = self.turns.clamp(min=0), self.own.to(values)
         empty = values.new_zeros(len(turns), count)
@@ -137,7 +138,7 @@ class TokenBatch:
         return moved.exp() * k3(self.reference_gaps())
 
     def reference_gaps(self) -> torch.Tensor:
-        """Return (B, T) the log-ratio of each own token's probability under the reference and under the policy.
+        """Return the log-ratio of each own token's probability under the reference and the policy, (B, T).
 
         Raises: CreditError in a run without a reference model.
         """
@@ -149,11 +150,11 @@ class TokenBatch:
         return (self.reference_logps - self.logps) * self.own
 
     def row_log_ratios(self) -> torch.Tensor:
-        """Return (B,) the log-ratio of the probability of all own tokens now and when they were sampled."""
+        """Return the log-ratio of the probability of an episode's own tokens now and when they were sampled, (B,)."""
         return ((self.logps - self.behaviour_logps) * self.own).sum(1)
 
     def select(self, rows: Any) -> TokenBatch:
-        """Return some episodes of the batch, as a batch. `rows`: any tensor index."""
+        """Return a batch of some of this batch's episodes. `rows`: any tensor index."""
         return self.changed(lambda _, value: value[rows])
 
     def changed(self, change: Callable[[str, torch.Tensor], torch.Tensor]) -> TokenBatch:
@@ -182,20 +183,20 @@ def k3(log_ratio: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True, slots=True)
 class LossRequirements:
-    """What an objective or a loss term needs; checked before a run starts.
+    """The requirements of an objective or a loss term; they are checked before a run starts.
 
     Attributes:
         advantages: the loss multiplies by advantages, so the recipe's estimator matters. Ignored for a loss term.
         critic: the advantages must come from a critic.
         estimator: the estimator for a recipe that names none; "" for the recipe's default.
         corrects_old_policies: the loss itself reweights tokens sampled by an older policy, so the estimator need not.
-        group_outcomes: needs `success` of a group of whole, independent episodes.
-        reference: needs `reference_logps`.
+        group_outcomes: whether it needs `success` of a group of whole, independent episodes.
+        reference: whether it needs `reference_logps`.
         whole_groups: an episode's loss depends on the rest of its group, so batches hold whole groups.
-        rows: whose episodes the loss is computed on.
+        rows: the kind of episodes on which the loss is computed.
         parts: registered names of the training parts that supply the batch's `inputs`.
         instead: the loss term's weight, 0 to 1, is subtracted from the objective's weight.
-        average: how the objective, and the KL of `train.kl` beside it, average over an episode's tokens.
+        average: the divisor with which the objective, and the KL of `train.kl`, average over an episode's tokens.
     """
 
     advantages: bool = True
@@ -212,7 +213,7 @@ class LossRequirements:
 
     @property
     def from_parts(self) -> tuple[str, ...]:
-        """Return what training parts must provide, by the names in their `provides`."""
+        """Return the inputs that training parts must provide, named as in their `provides`."""
         return (*(kind for kind in self.rows if kind != "policy"), *self.parts)
 
 
@@ -231,7 +232,7 @@ def define_loss(needs: LossRequirements) -> Callable[[F], F]:
 
 
 def needs_of(losses: RowLosses | TrlLoss | None) -> LossRequirements:
-    """Return what an objective or a loss term needs, also if its options are already bound."""
+    """Return the requirements of an objective or a loss term, even if its options are already bound."""
     function = losses.func if isinstance(losses, partial) else losses
     needs: LossRequirements = getattr(function, "needs", _NEEDS_OF_MOST)
     return needs
@@ -267,7 +268,7 @@ def objective_share(terms: Sequence[WeightedTerm], progress: float) -> float:
 def losses_by_row(
     tokens: TokenBatch, objective: RowLosses | None, terms: Sequence[WeightedTerm], *, kl: float, progress: float
 ) -> tuple[torch.Tensor, dict[str, float]]:
-    """Return (B,) agentgym's part of each episode's loss, and its summands and the entropy as metrics.
+    """Return agentgym's part of each episode's loss, (B,), and its summands and the entropy as metrics.
 
     Args:
         objective: None if TRL computes it; then only the terms are summed.
@@ -306,7 +307,7 @@ class TrlLoss:
 
     Attributes:
         loss_type: TRL's name of the loss.
-        constants: the paper's constants where TRL's defaults are others, as options of GRPOConfig.
+        constants: the paper's constants that differ from TRL's defaults, as options of GRPOConfig.
     """
 
     def __init__(self, function: Callable[[], None], **constants: float) -> None:

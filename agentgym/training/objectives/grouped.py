@@ -30,7 +30,7 @@ _BY_TOKEN = (
 def losses_of_groups(
     objective: RowLosses, tokens: TokenBatch, processes: Processes = ALONE
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (B,) losses and (B, T) their slopes with respect to each token's log-probability.
+    """Return losses, (B,), and their slopes with respect to each token's log-probability, (B, T).
 
     Args:
         tokens: this process's batch. processes: the processes that train together; they may share a group.
@@ -46,7 +46,7 @@ def losses_of_groups(
             of_group = objective(batch)
             (slope,) = torch.autograd.grad(of_group.sum(), batch.logps)
         losses[rows], slopes[rows] = of_group.detach().to(losses), slope
-    own_rows = slice(processes.rank * size, (processes.rank + 1) * size)  # all processes have the same number
+    own_rows = slice(processes.rank * size, (processes.rank + 1) * size)  # all processes have the same number of rows
     return losses[own_rows].to(tokens.logps), slopes[own_rows, :width].to(tokens.logps)
 
 

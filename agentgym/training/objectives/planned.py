@@ -1,4 +1,4 @@
-"""The objective and the loss terms of a recipe, and the checks of what each needs from the recipe."""
+"""The objective and the loss terms of a recipe, and checks of their requirements on the recipe."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _ONLY_IN_LOSSES_OF_TRL = (
 )
 """Options of GRPOConfig, or their prefixes, that only TRL's own losses read."""
 _EXPERTS = "experts"
-"""The training part that the recipe has a section for."""
+"""The training part with a section of its own in the recipe."""
 _CRITICS = {"values", "action_values", "token_values"}
-"""Signals that a critic gives."""
+"""Signals that a critic provides."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ LOSES_TURNS = (
 
 
 def check_turn_credit(level: str, advantages: Sequence[np.ndarray]) -> None:
-    """Raise CreditError if turns of one episode differ in their advantage and the loss has one ratio per episode.
+    """Raise CreditError if an episode's turns have different advantages, but the loss has one ratio per episode.
 
     Args:
         level: GRPOConfig's option RATIO_BY_EPISODE. advantages: one array of turns per episode.

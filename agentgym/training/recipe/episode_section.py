@@ -48,7 +48,7 @@ class BudgetScheduleSection(Section):
         return pairs
 
     def largest(self) -> dict[str, int]:
-        """Return the largest value of each budget that is scheduled."""
+        """Return the largest value of each scheduled budget."""
         return {name: max(value for _, value in pairs) for name, pairs in self if pairs}
 
     def at(self, step: int, budgets: Budgets) -> Budgets:
@@ -88,8 +88,9 @@ class EpisodeSection(Section):
     reply_s: Positive = 3600.0
     instruction: str = ""
     attempts: AttemptsSection | None = None
-    """Let the agent try each task several times, in training and in every measurement. Without this section it tries
-    once."""
+    """Let the agent try each task several times, in training and in every measurement. Without this section there is
+    one attempt.
+    """
     temperature: Positive = 1.0
     """The sampling temperature in training."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -108,10 +109,11 @@ class EpisodeSection(Section):
     schedule: BudgetScheduleSection = BudgetScheduleSection()
     """Other budgets for training episodes, which change with the training step."""
     stop_if: list[str] = []
-    """Rules that end an episode of reinforcement which will not succeed any more: "hopeless" (the environment says so),
+    """Rules that end an episode of reinforcement that can no longer succeed: "hopeless" (the environment says so),
     "no_progress(turns=4)", "repeated_state(times=3)", "invalid_calls(turns=3)" and "out_of_reach" (the oracle would
-    need more turns than are left). The episode is scored as it stands; the wrapper `masked(hopeless=True)` takes it out
-    of the loss."""
+    need more turns than are left). The episode is scored as it is; the wrapper `masked(hopeless=True)` removes it from
+    the loss.
+    """
     hooks: list[str] = []
     """Further episode hooks with their options, such as "reminder(every=2)", in training and in every measurement.
     `agentgym list episode_hooks` lists the names."""
@@ -143,11 +145,11 @@ class EpisodeSection(Section):
 
     @property
     def budgets(self) -> Budgets:
-        """The budgets of every episode to which no schedule applies."""
+        """The budgets of episodes to which no schedule applies."""
         return Budgets(**self._keys_of(Budgets))
 
     def config(self, *, seed: int, reward: Reward | str | None) -> RolloutConfig:
-        """Return the RolloutConfig of these values. Rules and state keys are those of a stage: see `Recipe`."""
+        """Return the RolloutConfig of these values. Stop rules and state keys depend on the stage: see `Recipe`."""
         others: dict[str, Any] = {
             "attempts": None
             if self.attempts is None
@@ -159,14 +161,14 @@ class EpisodeSection(Section):
         return RolloutConfig(**self._keys_of(RolloutConfig) | others, budgets=self.budgets, seed=seed, reward=reward)
 
     def _keys_of(self, options: type[Any]) -> dict[str, Any]:
-        """Return the keys of this section that are options of a dataclass too."""
+        """Return the values of this section's keys that are also options of a dataclass."""
         return {each.name: getattr(self, each.name) for each in fields(options) if each.name in type(self).model_fields}
 
 
 def parse_hooks(texts: Sequence[str]) -> tuple[EpisodeHook, ...]:
-    """Make the episode hooks that are written with their options, such as "no_progress(turns=4)".
+    """Make episode hooks from texts with options, such as "no_progress(turns=4)".
 
-    Raises: ValueError naming the hook that is unknown, or the option that it does not take.
+    Raises: ValueError naming the unknown hook or option.
     """
     hooks = []
     for text in texts:

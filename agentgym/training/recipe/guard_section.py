@@ -1,4 +1,4 @@
-"""The recipe's [guard]: when training counts as collapsing, and what happens then."""
+"""The recipe's [guard]: when training counts as collapsing, and the reaction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agentgym.options import Count, Section, Share
 
 
 class GuardSection(Section):
-    """When the guard raises an alarm, and what happens then."""
+    """When the guard raises an alarm, and the reaction."""
 
     on_alarm: Literal["go_on", "stop", "off"] = "go_on"
     """`go_on` prints the alarm, keeps the last healthy checkpoint and continues. `stop` ends the training. `off`
@@ -43,4 +43,4 @@ class GuardSection(Section):
     validation_drop: Share = 0.85
     """Alarm at once if success on the validation tasks falls below this share of the best validation so far."""
     solved: Share = 0.9
-    """From this success on, a run without gradient counts as solved, not as collapsed."""
+    """At or above this success, a run without gradient counts as solved, not as collapsed."""

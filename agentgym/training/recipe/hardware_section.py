@@ -18,7 +18,7 @@ from agentgym.training.recipe.episode_section import EpisodeSection
 class VllmSection(Section):
     """A vLLM server, or several, that samples every reply of the agent, in training and in measurements.
 
-    Without `url` a server is started for the run, on a socket that only this user reaches, and ends with it.
+    Without `url`, a server is started for the run, on a socket that only this user can reach, and ends with the run.
     """
 
     url: str | list[str] | None = None
@@ -27,21 +27,22 @@ class VllmSection(Section):
     model: str | None = None
     """The name by which a running server serves the model. By default it is the first model that the server lists."""
     folder: str | None = None
-    """Where the weights are written for the server to read. It must be the same folder on all machines. By default it
-    is a folder in the run's folder."""
+    """The folder in which the server reads new weights. It must be the same folder on all machines. By default it is in
+    the run's folder.
+    """
     python: str | None = None
     """The interpreter of an environment that has vLLM, to start the server with. By default it is the interpreter that
     trains."""
     gpus: str | None = None
-    """Which GPUs the started server uses, for example "1" or "2,3". By default it uses all, and four tenths of their
-    memory."""
+    """Which GPUs the started server uses, for example "1" or "2,3". By default it uses all, and 40% of their memory."""
     options: list[str] = []
     """Further arguments of the started server, as `vllm serve` takes them, for example ["--max-model-len=4096"]."""
     start_s: Positive = 600.0
     """The seconds within which a started server must be ready."""
     deadline_s: Positive = 300.0
-    """How many seconds one of several servers may take to answer a request or to load new weights. A slower server is
-    left out."""
+    """The number of seconds in which one of several servers must answer a request or load new weights. A slower server
+    is left out.
+    """
 
     @property
     def urls(self) -> list[str]:
@@ -76,15 +77,16 @@ class HardwareSection(Section):
     """Wait for every live episode before a batch is sampled, so that batches, and with them every float, are the same
     in every run on a CPU."""
     max_batch: Count = 256
-    """How many requests one forward pass may hold."""
+    """The maximum number of requests in one forward pass."""
     max_batch_tokens: Count = 131_072
-    """How many tokens one forward pass may hold. The keys and values of all of them are in memory."""
+    """The maximum number of tokens in one forward pass. The keys and values of all tokens are in memory."""
     gradient_checkpointing: bool = False
     """Compute activations a second time for the gradient instead of keeping them. This takes about a third more time,
     and much less memory."""
     sharding: Literal["fsdp"] | None = None
-    """With "fsdp", weights, gradients and the optimiser's state are shared out among the processes that torchrun
-    starts. It needs [vllm]."""
+    """With "fsdp", weights, gradients and the optimiser's state are divided among the processes that torchrun starts.
+    It needs [vllm].
+    """
     engine: str = "local"
     """Where episodes are played: `local`, or `ray` for the nodes of a cluster."""
     address: str | None = None

@@ -1,4 +1,4 @@
-"""Find a recipe's file, and process the keys of its data before the check: overrides, and renamed keys."""
+"""Finds a recipe's file, and processes overrides and renamed keys in its data before the check."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ _FORMER_DEFAULTS: dict[str, Any] = {
     "train.rotate_roles_every": 0,
     "train.roles.rotate_every": 0,
 }
-"""Former defaults of keys that are options of a training part now. A recorded recipe with them asks for no part."""
+"""Former defaults of keys that are now options of a training part. A recorded recipe with them uses no part.
+"""
 
 
 def override_key(data: dict[str, Any], text: str) -> None:
@@ -111,7 +112,7 @@ def recipe_file(recipe: str | Path) -> Path:
 
     `quickstart`, `quickstart.toml` and `recipes/quickstart.toml` name the same recipe; `stages/ranking` is in a folder.
 
-    Raises: RecipeError listing the bundled recipes if there is neither.
+    Raises: RecipeError listing the bundled recipes if neither exists.
     """
     path = Path(recipe)
     if path.is_file():

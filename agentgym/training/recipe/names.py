@@ -1,4 +1,4 @@
-"""Check that every name in a recipe is registered, and that [train.failures] has known kinds and treatments."""
+"""Checks that every name in a recipe is registered, and that [train.failures] has known kinds and treatments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recipe's [policy]: the model to train, how it is loaded, and whether all of it is trained or a LoRA adapter."""
+"""The recipe's [policy]: the model to train, its loading options, and an optional LoRA adapter."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class PolicySection(LoadOptions):
         return self
 
     def load_options(self) -> LoadOptions:
-        """How the model is loaded for training: in float32 if all of its weights are trained."""
+        """The options for loading the model: in float32 if all of its weights are trained."""
         options = super().load_options()
         in_full = self.lora is None and self.dtype == "auto"
         return options.model_copy(update={"dtype": "float32"}) if in_full else options

@@ -34,7 +34,7 @@ from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.recipe.warm_start_section import WarmStartSection
 
 STATE_KEY_READERS = frozenset({"state_keys", "branches", "continuations", "counterfactuals"})
-"""Signals that read a record's state keys; the last three read them to compare a replay with the record."""
+"""Signals that read an episode's state keys; the last three do so to compare a replay with the recorded episode."""
 
 
 class Recipe(Section):
@@ -61,7 +61,7 @@ class Recipe(Section):
     evaluate: EvaluateSection = EvaluateSection()
     """The measurement on held-out tasks."""
     guard: GuardSection = GuardSection()
-    """When a training counts as collapsing, and what happens then."""
+    """When a training counts as collapsing, and the reaction."""
     machine: HardwareSection = HardwareSection()
     """The hardware that trains, and where episodes are played."""
     vllm: VllmSection | None = None
@@ -161,7 +161,7 @@ class Recipe(Section):
 
     @classmethod
     def load_recorded(cls, path: Path) -> Recipe:
-        """Read the recipe in a run folder. Old keys give no warning, because a record should not be edited.
+        """Read the recipe in a run folder. Old keys give no warning, because a recorded recipe should not be edited.
 
         Raises: as `load`.
         """

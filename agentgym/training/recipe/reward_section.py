@@ -1,4 +1,4 @@
-"""The recipe's [reward]: which rewards judge, with which options, and how their components are combined."""
+"""The recipe's [reward]: the rewards that judge, their options, and the combination of their components."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ScheduleSection(Section):
     finish: Share = 1.0
     """The share of the training, 0 to 1, at which the change ends."""
     shape: Literal["linear", "cosine", "step"] = "linear"
-    """How the factor changes in between: `linear`; `cosine`, slow at both ends; or `step`, all at once at `finish`."""
+    """The form of the change: `linear`; `cosine`, slow at both ends; or `step`, all at once at `finish`."""
 
     def make(self) -> Schedule:
         """Make the schedule. Raises: ValueError if it begins after it finishes."""
@@ -37,18 +37,18 @@ class ScheduleSection(Section):
 
 
 class GateSection(Section):
-    """Components that count only where another is high (see agentgym.Gate)."""
+    """Components that count only if another is high (see agentgym.Gate)."""
 
     by: str
     """The component that decides."""
     threshold: Finite
-    """The value that this component must reach."""
+    """The value that `by` must reach."""
     opens: list[str] = []
-    """The components that then count. By default all other components do."""
+    """The components that count only then. By default these are all other components."""
 
 
 class RewardSection(Section):
-    """Which registered rewards judge, and how their components are combined."""
+    """The registered rewards that judge, and the combination of their components."""
 
     name: Annotated[str | None, Registered("rewards")] = None
     """The registered reward. By default it is the environment's own."""

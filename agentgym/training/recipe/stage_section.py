@@ -34,10 +34,10 @@ class StageSection(Section):
 
 
 class ReadsEpisodes(Section):
-    """A part of a recipe that learns from episodes which earlier stages, or other runs, have played."""
+    """A section of a recipe that learns from episodes of earlier stages or other runs."""
 
     reads_last_player: ClassVar[bool] = False
-    """Whether a section without `episodes` reads those of the nearest earlier stage that plays."""
+    """Whether a section without `episodes` reads the episodes of the last earlier stage that plays."""
 
     episodes: list[str] = []
     """The stages whose episodes are read: names of earlier stages, or `runs/other:label` for the episodes of another
@@ -80,7 +80,7 @@ class CollectSection(Section):
     """Let the policy search over the turns of each episode, such as "mcts(nodes=64)"; see docs/stages.md. The complete
     episodes of each tree are judged and stored, with each node's value at the turn that leaves it."""
     traces: bool = False
-    """Let each turn of these episodes begin with what the search found: moves, what followed, and values."""
+    """Begin each turn of these episodes with a text of what the search found: moves, their results, and values."""
 
     @model_validator(mode="after")
     def _player_that_fits(self) -> CollectSection:
@@ -119,6 +119,6 @@ class LearningSection(ReadsEpisodes):
     max_grad_norm: Positive = 1.0
     """A longer gradient is scaled down to this norm."""
     save_every: Count = 50
-    """How many steps lie between two checkpoints, from which an interrupted stage goes on."""
+    """The number of steps between two checkpoints, from which an interrupted stage continues."""
     microbatch_tokens: Count = MICROBATCH_TOKENS
     """A step is computed in parts of at most this many tokens, padding included. Fewer take less memory."""

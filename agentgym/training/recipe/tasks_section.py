@@ -24,7 +24,7 @@ class SourceSection(Section):
     """How often tasks of this set are drawn, relative to the other weights. A set of weight 0 is left out."""
 
     environment_options: dict[str, Any] = {}
-    """Options of the constructor of these tasks' environment, beside those of `episode.environment_options`."""
+    """Options of the constructor of these tasks' environment, in addition to those of `episode.environment_options`."""
 
     def load(self) -> TaskSet:
         """Load the set and select the tasks with the tags. Raises: UnknownNameError, TaskError."""
@@ -33,7 +33,7 @@ class SourceSection(Section):
 
 
 class TasksSection(Section):
-    """The task set. Its `train` split is trained on, `validation` watched, and `held_out` measured before and after."""
+    """The task set: the run trains on `train`, validates on `validation`, and measures `held_out` before and after."""
 
     set: str = ""
     """A registered task set, or the path of a .jsonl file."""
@@ -87,7 +87,7 @@ class TasksSection(Section):
         return f"tasks.set = {self.set!r}" if self.set else f"tasks.sources = {[s.set for s in self.sources]}"
 
     def names(self) -> Iterator[tuple[str, str]]:
-        """Return each named set, with the key that names it."""
+        """Return each named set with its key in the recipe."""
         if self.set:
             yield self.set, "tasks.set"
         for index, source in enumerate(self.sources):

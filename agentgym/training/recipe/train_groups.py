@@ -1,4 +1,4 @@
-"""Keys of the recipe's [train] that belong to one subject: how the weights move, audits of credit, and roles."""
+"""Keys of the recipe's [train] that belong to one subject: the optimiser, audits of credit, and roles."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Every = Annotated[int, Field(ge=0)]
 
 
 class KeyGroup(Section):
-    """Keys of one subject in a section. The options of a stage replace them one by one, not the group as a whole."""
+    """Keys of one subject in a section. A stage's options replace single keys, not the whole group."""
 
 
 class OptimiserSection(KeyGroup):
-    """How the weights move."""
+    """The optimiser's settings."""
 
     learning_rate: Positive = 3e-4
     """The peak learning rate. It stays constant unless `trl.lr_scheduler_type` names a schedule. The default suits
-    `policy.tiny`; a pretrained model wants 1e-6 to 2e-5, an adapter ten times as much."""
+    `policy.tiny`; use 1e-6 to 2e-5 for a pretrained model, and ten times as much for an adapter."""
     warmup_steps: Every = 0
-    """Over how many optimiser steps the learning rate rises from 0, if its schedule warms up."""
+    """The number of optimiser steps over which the learning rate rises from 0, if its schedule has a warm-up."""
     max_grad_norm: Positive = 1.0
     """A longer gradient is scaled down to this norm."""
 
@@ -32,9 +32,9 @@ class AuditSection(KeyGroup):
     """How often the credit is compared with counterfactual credit, and on how many episodes."""
 
     every: Every = 0
-    """After how many steps the credit is compared. 0 never compares."""
+    """The number of steps between two comparisons; 0 for none."""
     sample: Annotated[int, Field(ge=2)] = 8
-    """How many trajectories an audit looks at."""
+    """The number of trajectories in an audit."""
     continuations: Annotated[int, Field(ge=2)] = 4
     """How many episodes are continued from each turn of an audited trajectory."""
 
@@ -43,5 +43,6 @@ class RolesSection(KeyGroup):
     """Which of the agent's roles are trained."""
 
     trainable: list[str] = []
-    """Train only on turns in these roles, for example ["planner"]. The others are read, and count in the credit of the
-    episode. By default all turns are trained on."""
+    """Train only on turns in these roles, for example ["planner"]. Other turns are read, and count in the episode's
+    credit. By default all turns are trained on.
+    """

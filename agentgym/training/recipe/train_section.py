@@ -1,4 +1,4 @@
-"""The recipe's [train]: reinforcement, what is played, how credit is given, and what is minimised."""
+"""The recipe's [train]: reinforcement: its episodes, credit and loss."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ReplaySection(Section):
     """The age, in optimiser steps of the policy, at which a turn is drawn half as often as a new one. By default all
     turns are drawn alike."""
     follow: Share = 0.1
-    """How far the critic's slow copy moves towards the critic after each step of the critic, 0 to 1."""
+    """The fraction, 0 to 1, by which the critic's slow copy moves towards the critic after each step of the critic."""
     weighted: bool = True
     """Whether a turn is weighted by its probability now divided by its probability when it was sampled."""
     max_ratio: Positive = 10.0
@@ -57,7 +57,7 @@ class ReplaySection(Section):
 
 
 class SignalsSection(Section):
-    """How signals are computed that the estimator requires and no record holds (see agentgym.training.signals)."""
+    """Settings for computing signals that the estimator requires and no record has (see agentgym.training.signals)."""
 
     continuations: Count = 4
     """How many episodes are continued from each turn."""
@@ -66,9 +66,9 @@ class SignalsSection(Section):
     branch_before: Count = 4
     """The last turn before which an episode may branch off."""
     hindsight: Literal["learnt", "prompted"] = "learnt"
-    """Hindsight is estimated by a network that is `learnt` during training, or by the `prompted` policy itself."""
+    """The estimator of hindsight: a network that is `learnt` during training, or the `prompted` policy itself."""
     exact_turns: Annotated[int, Field(ge=0, le=10)] = 4
-    """In episodes of up to this many turns, every subset of the turns is replayed."""
+    """Every subset of the turns is replayed in episodes of at most this number of turns."""
     learning_rate: Positive = 1e-3
     """The learning rate of the networks that are learnt for signals."""
     epochs: Count = 2
@@ -80,21 +80,22 @@ class SignalsSection(Section):
     replay: ReplaySection | None = None
     """Let the critic also learn from earlier steps. The critic is then `double`."""
     rank_every: Annotated[int, Field(ge=0)] = 0
-    """After how many own tokens `rank_shaped` measures the hidden states. 0 measures after each turn."""
+    """The number of own tokens after which `rank_shaped` measures the hidden states; 0 for after each turn."""
 
 
 class ReferenceSection(Section):
-    """The model that the policy is kept near or compared with: at first, the model that reinforcement starts from."""
+    """The model that the policy is kept close to or compared with. It begins as the model at the start of the stage."""
 
     kind: Literal["fixed", "reset", "moving_average", "best"] | None = None
     """`fixed`; `reset`, to the current weights every `reset_every` optimiser steps; `moving_average` of the weights; or
     `best`, the weights of the best validation so far. By default there is a reference if `train.kl` is above 0;
     `reset_every` and `mix` say whether it moves."""
     reset_every: Annotated[int, Field(ge=0)] = 0
-    """After how many optimiser steps the reference becomes `mix` x the current weights + (1 - `mix`) x itself. 0 never
-    changes it."""
+    """The number of optimiser steps after which the reference becomes `mix` x the current weights + (1 - `mix`) x
+    itself; 0 for never.
+    """
     mix: Share = 1.0
-    """The share of the current weights: 1 is a reset, a small share with `reset_every = 1` a moving average."""
+    """The share of the current weights: 1 is a reset, a small share with `reset_every = 1` gives a moving average."""
     reset_optimiser: bool = False
     """Forget the optimiser's moments with each reset."""
 
@@ -117,7 +118,7 @@ class ReferenceSection(Section):
 
     @property
     def moves_as(self) -> Literal["fixed", "reset", "moving_average", "best"]:
-        """The kind of the reference: `kind`, or if it is None, the kind that follows from the other keys."""
+        """The kind of the reference: `kind` or, if it is None, the kind that the other keys imply."""
         if self.kind is not None:
             return self.kind
         if not self.reset_every:
@@ -195,10 +196,11 @@ class TrainSection(Section):
     estimator_options: dict[str, float | str | bool] = {}
     """The options of the estimator."""
     estimator_wrappers: list[str] = []
-    """Wrappers of the estimator, innermost first, for example ["gated(threshold=1.0)", "off_policy(mode='mis')"]. All
-    may also stand in one string: `estimator = "rloo | gated(threshold=1.0)"`."""
+    """Wrappers of the estimator, innermost first, for example ["gated(threshold=1.0)", "off_policy(mode='mis')"]. One
+    string may also contain all: `estimator = "rloo | gated(threshold=1.0)"`.
+    """
     signals: SignalsSection = SignalsSection()
-    """How signals are computed that the estimator requires."""
+    """Settings for computing the signals that the estimator requires."""
     optimiser: OptimiserSection = OptimiserSection()
     """How the weights move."""
     objective: Annotated[str, Registered("objectives")] = "dr_grpo"
@@ -211,7 +213,7 @@ class TrainSection(Section):
     """A batch is computed in parts of at most this many tokens, padding included, which are one optimiser step
     together. Fewer take less memory."""
     kl: Annotated[float, Field(ge=0)] = 0.0
-    """The weight of KL(policy, reference) per token, averaged over tokens as the objective does."""
+    """The weight of KL(policy, reference) per token, averaged over tokens in the same way as the objective."""
     reference: ReferenceSection = ReferenceSection()
     """The reference model."""
     experts: ExpertsSection | None = None
@@ -224,11 +226,11 @@ class TrainSection(Section):
     """`transformers` samples in this process; `trl` samples through the trainer's own backend (vLLM by `trl.use_vllm =
     true`)."""
     save_every: Count = 20
-    """How many steps lie between two checkpoints."""
+    """The number of steps between two checkpoints."""
     keep_checkpoints: Count = 2
     """How many of the last checkpoints are kept."""
     validate_every: Count = 10
-    """How many steps lie between two validations."""
+    """The number of steps between two validations."""
     validate_tasks: Count = 64
     """How many tasks a validation plays."""
     validate_stratum: str | None = None
@@ -245,10 +247,10 @@ class TrainSection(Section):
     """Wrappers of how groups are played, innermost first, for example ["max_variance(factor=2)"], see `agentgym list
     gatherers`."""
     tasks_of: str | None = None
-    """Train on the tasks that the earlier stage of this name has made, for example a stage of the kind `generate`."""
+    """Train on the tasks made by the earlier stage of this name, for example a stage of the kind `generate`."""
     staleness: Annotated[int, Field(ge=0)] = 0
-    """How many batches playing may be ahead of training, see docs/scale.md. With 0 each batch is played by the weights
-    that it trains. Otherwise the estimator is wrapped in `off_policy(max_lag=...)`, unless the recipe names an
+    """How many batches playing may be ahead of training, see docs/scale.md. With 0, each batch is played with the
+    weights that it trains. Otherwise the estimator is wrapped in `off_policy(max_lag=...)`, unless the recipe names an
     `off_policy`, and `gather` takes only wrappers that choose among finished groups."""
     group_quorum: Annotated[int, Field(ge=2)] | None = None
     """Train on a group once this many of its episodes have ended; later episodes are dropped. By default all must
@@ -256,10 +258,11 @@ class TrainSection(Section):
     audit: AuditSection = AuditSection()
     """How often the credit is compared with counterfactual credit."""
     failures: dict[str, Treatment] = {}
-    """How kinds of failures are treated, for example `{void = "mask_episode"}`; docs/evaluate.md has the table of kinds
-    and treatments."""
+    """The treatment of kinds of failures, for example `{void = "mask_episode"}`; docs/evaluate.md has the table of
+    kinds and treatments.
+    """
     roles: RolesSection = RolesSection()
-    """Which of the agent's roles are trained."""
+    """The agent's roles that are trained."""
     trl: dict[str, Any] = {}
     """Any further option of TRL's GRPOConfig, passed on unchanged."""
 
@@ -324,7 +327,7 @@ class TrainSection(Section):
 
     @property
     def stream_key(self) -> str:
-        """The key with its value that makes episodes be played in the background."""
+        """The key and its value because of which episodes are played in the background."""
         return f"train.staleness = {self.staleness}" if self.staleness else f"group_quorum = {self.group_quorum}"
 
     @property
@@ -351,7 +354,7 @@ class TrainSection(Section):
             )
 
     def autocast(self, device: str) -> Literal["bfloat16", "float16"] | None:
-        """Return the dtype in which training, sampling and measuring compute; None for the dtype of the weights."""
+        """Return the dtype used for training, sampling and measuring; None for the dtype of the weights."""
         if self.trl.get("fp16"):
             return "float16"
         if "bf16" in self.trl:
@@ -361,7 +364,7 @@ class TrainSection(Section):
         return "bfloat16" if computes_in_bfloat16(device) else None
 
     def precision_note(self, device: str) -> str | None:
-        """Return a sentence if a processor computes in bfloat16; None on a GPU, which does by default."""
+        """Return a sentence if a CPU computes in bfloat16; None on a GPU, where bfloat16 is the default."""
         if device != "cpu" or not self.steps or self.autocast(device) != "bfloat16":
             return None
         from agentgym.policy.device import bfloat16_speed_up

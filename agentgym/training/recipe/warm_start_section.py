@@ -16,16 +16,17 @@ ADAMW = "adamw"
 
 
 class WarmStartSection(ReadsEpisodes):
-    """Supervised imitation of oracle demonstrations; the loss is on the agent's own tokens alone.
+    """Supervised imitation of oracle demonstrations; the loss is only on the agent's own tokens.
 
-    With `episodes`, stored episodes are imitated in place of demonstrations.
+    With `episodes`, stored episodes are imitated instead of demonstrations.
     """
 
     demonstrations: Count = 1000
     """How many training tasks the scripted players demonstrate."""
     tags: tuple[str, ...] = ()
-    """Demonstrate only tasks that carry one of these tags, so that other tasks teach nothing before reinforcement. By
-    default all tasks are demonstrated."""
+    """Demonstrate only tasks that carry one of these tags, so that nothing is learnt from other tasks before
+    reinforcement. By default all tasks are demonstrated.
+    """
     imperfect_oracle: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """The share of demonstrations by the task set's imperfect oracle, which uses the tools well for the wrong goal."""
     steps: Annotated[int, Field(ge=0)] = 500
@@ -33,8 +34,9 @@ class WarmStartSection(ReadsEpisodes):
     batch_size: Count = 32
     """How many demonstrations a step learns from."""
     learning_rate: Positive = 2e-3
-    """The peak learning rate, which decays to a tenth. The default suits `policy.tiny`; a pretrained model wants a
-    tenth of it or less."""
+    """The peak learning rate, which decays to a tenth. The default suits `policy.tiny`; use a tenth of it or less for a
+    pretrained model.
+    """
     optimizer: str = ADAMW
     """`adamw`, or a registered optimiser, see `agentgym list optimisers`: `muon` teaches a small model from scratch in
     less than half of the steps that `adamw` needs, at twice its rate."""
@@ -42,14 +44,14 @@ class WarmStartSection(ReadsEpisodes):
     """A step is computed in parts of at most this many tokens, padding included. Fewer take less memory and change
     nothing else."""
     save_every: Count = 200
-    """How many steps lie between two checkpoints, from which an interrupted warm start goes on."""
+    """The number of steps between two checkpoints, from which an interrupted warm start continues."""
     until_success: Share | None = None
     """Stop the imitation as soon as success on validation tasks reaches this share, so that reinforcement has something
     left to learn."""
     validate_every: Count = 50
-    """How many steps lie between two validations."""
+    """The number of steps between two validations."""
     validate_tasks: Count = 64
-    """How many tasks a validation plays, sampled as [evaluate] says."""
+    """The number of tasks in a validation, sampled according to [evaluate]."""
     select: str | None = None
     """Which of the stored `episodes` are imitated: "success" (the default), "best_of(n=1)",
     "weighted(temperature=1.0)", "score(component='name', minimum=1.0)", or of their turns "improved(temperature=1.0)";

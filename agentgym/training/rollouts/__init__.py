@@ -1,1 +1,1 @@
-"""Play the episodes of a training run."""
+"""Plays the episodes of a training run."""

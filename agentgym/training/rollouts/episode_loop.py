@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 class EpisodeLoop:
-    """Run coroutines for synchronous callers. Each object has one event loop for its lifetime."""
+    """Runs coroutines for synchronous callers. Each object has one event loop for its lifetime."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
         self._loop: asyncio.AbstractEventLoop | None = None  # set while the loop runs in its own thread
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end. Raises: what the coroutine raises."""
+        """Run a coroutine to its end. Raises: the coroutine's error."""
         if self._loop is None:
             return self._runner.run(work)
         future = self.submit(work)
@@ -57,7 +57,7 @@ class EpisodeLoop:
             thread.join()
 
     def call(self, function: Callable[[], T]) -> T:
-        """Call a function in the episodes' thread: objects that episodes use are not thread-safe."""
+        """Call a function in the episodes' thread: the objects that episodes use are not thread-safe."""
 
         async def called() -> T:
             return function()

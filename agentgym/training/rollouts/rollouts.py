@@ -1,4 +1,4 @@
-"""Play the episodes of a training run on one event loop that lives as long as the run."""
+"""Plays the episodes of a training run on one event loop that lives as long as the run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from agentgym.trajectory.record import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRecords:
-    """Read and amend the episodes of a ledger in the thread that plays them: a ledger is not thread-safe."""
+    """Reads and amends the episodes of a ledger in the thread that plays them, because a ledger is not thread-safe."""
 
     ledger: Ledger
     loop: EpisodeLoop
@@ -72,7 +72,8 @@ class Rollouts:
     Args:
         config: how episodes are played; a reward given by name is loaded once for the whole run.
         pool: number of sandboxes of each kind to keep ready; 0 creates each sandbox on demand.
-        ledger: where every turn is recorded. Episodes with a label already in the ledger are read instead of played.
+        ledger: the ledger that records every turn. Episodes with a label already in the ledger are read instead of
+            played.
         on_failures: called with one line per batch in which episodes failed, and one line per cause.
         schedule: maps an optimiser step, counted from 0, to changes of the config; see `at_step`.
     """
@@ -157,7 +158,7 @@ class Rollouts:
 
         Args:
             label: the label of this batch; label, task and sample together name an episode and seed it.
-            group_size: overrides the config's.
+            group_size: overrides the config's group size.
             record: whether to write the episodes to the ledger.
             progress: fraction of the training done, 0 to 1, for the reward's schedules.
             on_trajectory: called with each trajectory when it ends, such as for a progress bar.
@@ -284,7 +285,7 @@ class Rollouts:
         return last.with_config(self.config)
 
     def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something to its end on the event loop of the episodes, and return its result."""
+        """Run a coroutine to its end on the event loop of the episodes, and return its result."""
         return self.loop.run(work)
 
     def close(self) -> None:

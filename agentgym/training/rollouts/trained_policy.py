@@ -44,7 +44,7 @@ def trained_policy(
         is_first: whether this is the first of the processes that train together.
     """
     named = own_model(model)
-    size = f"in {section.quantization}"  # packed 4-bit weights give another parameter count after a resume
+    size = f"in {section.quantization}"  # a count of packed 4-bit parameters would differ after a resume
     if not section.quantization:
         size = f"of {named.num_parameters() / 1e6:.1f} M parameters"
     name = f"{type(named).__name__} {size}"
@@ -69,7 +69,7 @@ def trained_policy(
 
 
 class TrlPolicy(Policy):
-    """Sample through `GRPOTrainer._generate_single_turn`, the only private TRL method used here.
+    """Samples through `GRPOTrainer._generate_single_turn`, the only private TRL method used here.
 
     The temperature is the trainer's; a request's `max_tokens` shortens the reply. Only vLLM returns log-probabilities.
     Without them, TRL uses those of its own forward pass, as if the update were on-policy.
@@ -77,7 +77,7 @@ class TrlPolicy(Policy):
     Args:
         trainer: the trainer whose model answers.
         renderer: the renderer of the same tokenizer.
-        max_wait_s: how long a request waits for others to share its batch.
+        max_wait_s: the time that a request waits for others to share its batch.
     """
 
     name = "trl"

@@ -1,4 +1,4 @@
-"""Choose the tasks of a training step; `train.sampler` names one of the registered kind `samplers`."""
+"""Chooses the tasks of a training step; `train.sampler` names one of the registered kind `samplers`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ FILE = "sampler.json"
 
 
 class Sampler(Protocol):
-    """Choose the tasks of each step. A sampler is made from the training tasks, a seed and its own options.
+    """Chooses the tasks of each step. A sampler is made from the training tasks, a seed and its own options.
 
-    The same seed, step and state must give the same tasks, so that a resumed run plays what an uninterrupted run plays.
-    A class that derives from this one needs only `draw` if it learns nothing.
+    The same seed, step and state must give the same tasks, so that a resumed run plays the same tasks as an
+    uninterrupted run. A class that derives from this one needs only `draw` if it learns nothing.
     """
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
@@ -72,13 +72,13 @@ def save_sampler(sampler: Sampler, folder: Path) -> None:
 
 
 def restore_sampler(sampler: Sampler, folder: Path) -> None:
-    """Restore a sampler's state from a checkpoint's folder, if there is one. Raises: as `Sampler.load`."""
+    """Restore a sampler's state from a checkpoint's folder, if there is one. Raises: as `Sampler.load` does."""
     if (file := folder / FILE).is_file():
         sampler.load(json.loads(file.read_text(encoding="utf-8")))
 
 
 class Shuffled(Sampler):
-    """Draw every task once before any task again. Every step must draw the same number of tasks."""
+    """Draws every task once before any task again. Every step must draw the same number of tasks."""
 
     def __init__(self, name: str, tasks: Sequence[Task], seed: int) -> None:
         self._name, self._tasks, self._seed = name, list(tasks), seed
@@ -96,7 +96,7 @@ class Shuffled(Sampler):
 
 
 class Sources(Sampler):
-    """Draw for each group a set by its weight, and then one of the set's tasks.
+    """Draws for each group a set by its weight, and then one of the set's tasks.
 
     Within one call of `draw`, no task repeats if its set has enough tasks.
     """
@@ -132,7 +132,7 @@ def sampler_of(name: str | None, tasks: Sequence[Task], seed: int, weights: Mapp
     """
     if name is not None:
         return make_sampler(name, tasks, seed)
-    is_mixture = any(task.source is not None for task in tasks)  # tasks that a stage has made come from no set
+    is_mixture = any(task.source is not None for task in tasks)  # tasks made by a stage come from no set
     return Sources(tasks, seed, weights) if is_mixture else None
 
 

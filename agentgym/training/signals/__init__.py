@@ -1,4 +1,4 @@
-"""Signals that an estimator requires but records do not hold.
+"""Signals that an estimator requires but recorded episodes do not have.
 
 A provider computes one or more signals of `agentgym.credit.Group` for the trajectories of a batch, and may learn from
 the batch afterwards. The policy never sees a provider's knowledge, such as gold answers or other endings. Providers are

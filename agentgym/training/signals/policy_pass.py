@@ -15,14 +15,14 @@ from agentgym.trajectory.record import Trajectory
 
 
 def _score_norms(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """Return (b, width) the squared norm of the score w.r.t. the logits, 1 - 2 pi + sum pi^2, between 0 and 2."""
+    """Return the squared norm of the score w.r.t. the logits, 1 - 2 pi + sum pi^2, between 0 and 2, [b, width]."""
     probabilities = torch.softmax(logits, dim=-1)
     token_probabilities = probabilities.gather(-1, tokens[:, :, None]).squeeze(-1)
     return 1 - 2 * token_probabilities + probabilities.square().sum(-1)
 
 
 def _certainties(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """Return (b, width) KL(U || pi) = logsumexp(logits) - mean logits - log V, in nats, over the V unmasked tokens."""
+    """Return KL(U || pi) = logsumexp(logits) - mean logits - log V over the V unmasked tokens, in nats, [b, width]."""
     possible = logits > torch.finfo(logits.dtype).min / 2
     count = possible.sum(-1)
     return logits.logsumexp(-1) - torch.where(possible, logits, 0.0).sum(-1) / count - count.log()

@@ -1,4 +1,4 @@
-"""SignalProvider: computes signals that an estimator requires and no record holds."""
+"""SignalProvider: computes signals that an estimator requires and no record has."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WITHOUT_IMAGES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalSources:
-    """What signal providers are made of.
+    """The inputs for making signal providers.
 
     Attributes:
         model, policy: the trained model and its policy.
@@ -62,10 +62,10 @@ class SignalSources:
         return {name: float(options.get(name, 1.0)) for name in ("gamma", "outcome_weight", "turn_weight")}
 
     def providers(self) -> list[SignalProvider]:
-        """Make the providers of the signals that the estimator requires and no record holds: none for most estimators.
+        """Make the providers of the signals that the estimator requires and no record has; most estimators need none.
 
-        Raises: CreditError if a required signal is computed from text only but the policy reads images; what a provider
-            raises for sources that do not suffice.
+        Raises: CreditError if a required signal is computed from text only but the policy reads images; a provider's
+            own error if the sources do not suffice.
         """
         required = required_providers(self.estimator)
         text_only = sorted(name for name, provider in required.items() if provider.reads_text_only)
@@ -79,8 +79,8 @@ class SignalProvider(ABC):
 
     Attributes:
         provides: names of the signals that the provider computes, which are fields of `agentgym.credit.Group`.
-        switches: keys of [train.signals] that this provider alone reads. A recipe that sets one must require its
-            signals.
+        switches: keys of [train.signals] that only this provider reads. A recipe that sets one must require the
+            provider's signals.
         reads_text_only: whether the signals are computed from tokens without images.
         reads_one_context: whether a trajectory is read as one context.
         needs_whole_model: whether the first process computes the signals alone, with the whole model.

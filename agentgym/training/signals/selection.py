@@ -1,4 +1,4 @@
-"""Check before a run starts that the signals which an estimator requires can be provided."""
+"""Checks before a run starts that the signals that an estimator requires can be provided."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PlannedSignals(PlannedPart):
             )
 
     def _further_contexts(self, plan: TrainingPlan) -> Iterator[str]:
-        """Yield conflicts of signals of one context with environments whose episodes may continue in others."""
+        """Yield conflicts of signals that read one context with environments whose episodes may have several."""
         required = required_providers(self.estimator)
         if not (names := sorted(name for name, provider in required.items() if provider.reads_one_context)):
             return

@@ -1,6 +1,6 @@
 """The stages of a training run; `agentgym.training.run` puts them in order.
 
-`define_stage` makes a stage of a function of a RunContext and a Learner, for the kind `stages`.
+`define_stage` makes a stage, of the kind `stages`, from a function of a RunContext and a Learner.
 """
 
 from __future__ import annotations

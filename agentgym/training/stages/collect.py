@@ -1,4 +1,4 @@
-"""Play episodes of training tasks once, and store them in the ledger for later stages to learn from."""
+"""Plays episodes of training tasks once, and stores them in the ledger for later stages to learn from."""
 
 from __future__ import annotations
 

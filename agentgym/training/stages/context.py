@@ -92,11 +92,11 @@ class RunContext:
     """One execution of a recipe.
 
     Attributes:
-        folder: where every stage writes its result.
+        folder: the run folder, in which every stage writes its result.
         device: torch's name of the training device.
         task_set, rollouts: the recipe's tasks, and the rollouts that play them.
         reward: the recipe's reward, if it names one; a stage may train with another reward.
-        adapted: description of the data the policy was adapted to without labels before this stage; "" for none.
+        adapted: description of the unlabelled data to which the policy was adapted before this stage; "" for none.
         console, progress: the terminal and its progress bars.
         processes: this process among the run's processes. Only the first process plays, writes and prints.
         engine: the vLLM engine that samples, if the recipe has a section [vllm].

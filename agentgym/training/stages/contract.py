@@ -38,8 +38,8 @@ class Stage:
     a result.
 
     Attributes:
-        run: takes the stage's context and the learner. Returns the learner for the next stage: the same learner, or
-            the one of the checkpoint that the stage saved. The options of a stage without a `section` are passed as
+        run: called with the stage's context and the learner. Returns the learner for the next stage: the same one, or
+            one loaded from the stage's checkpoint. The options of a stage without a `section` are passed as
             keyword arguments, or as the third argument if `options` is set.
         section: the recipe section whose keys the stage's options replace; None if the stage defines its own options.
         checkpoint: the name of the checkpoint that a finished stage leaves; None if the stage trains nothing.
@@ -50,8 +50,8 @@ class Stage:
         result: the file or folder, relative to the stage's folder, that a finished stage leaves, with {name} for the
             stage's name; by default, the tasks that it makes, or the checkpoint. "" for none.
         trains_in_parts: whether the stage trains a model whose weights are sharded over several processes.
-        excludes: what the stage is incompatible with; each is called with the planned stage.
-        check: takes the planned stage and the stages before it; runs before anything starts. Raises: RecipeError.
+        excludes: checks for incompatible settings; each is called with the planned stage.
+        check: called with the planned stage and the stages before it, before anything starts. Raises: RecipeError.
         check_episodes: a check that runs before anything starts if all of the stage's episodes are already stored in
             other runs. They may lack token ids of this policy. Raises: RecipeError if there is nothing to learn from.
     """
@@ -70,7 +70,7 @@ class Stage:
     check_episodes: CheckEpisodes | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "__doc__", self.run.__doc__)  # what `agentgym list` shows
+        object.__setattr__(self, "__doc__", self.run.__doc__)  # `agentgym list` shows it
         if self.has_folder is None:
             object.__setattr__(self, "has_folder", self.checkpoint is not None)
         if not self.result and (self.makes_tasks or self.checkpoint is not None):
@@ -158,7 +158,7 @@ class PlannedStage(PlannedPart):
         return self.stage.run(self.context(context), learner, **self.options)
 
     def mark(self, context: RunContext) -> None:
-        """Note in the stage's checkpoint which data this or an earlier stage adapted the policy to without labels."""
+        """Note in the stage's checkpoint the unlabelled data to which this or an earlier stage adapted the policy."""
         if (checkpoint := self.stage.checkpoint) is not None:
             own = _adaptations([*self.earlier, self], context.task_set)
             note_adaptations(self.folder(context.folder).checkpoints / checkpoint, joined(context.adapted, *own))

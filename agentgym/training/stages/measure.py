@@ -25,7 +25,7 @@ from agentgym.trajectory.record import Trajectory
 EVALUATION = "evaluation/{name}.json"
 """The path of an evaluation in the run folder."""
 Choose = Callable[[Sequence[Trajectory]], Trajectory]
-"""A function from the episodes of one task to the one that is measured."""
+"""A function that chooses, from the episodes of one task, the one that is measured."""
 
 
 def validate(
@@ -93,8 +93,8 @@ def measure_held_out(
     """Evaluate on held-out tasks and write evaluation/<when>.json, unless that file exists.
 
     Args:
-        parameters: override some of the tasks' parameters: another environment with the same questions and truth.
-        group_size: how many episodes of each task are played, in place of `evaluate.group_size`.
+        parameters: override some of the tasks' parameters, which changes the environment but not questions and truth.
+        group_size: the number of episodes of each task, instead of `evaluate.group_size`.
         choose: chooses the one episode of each task that is measured, without knowing the truth.
     """
     with out_of_memory_named(f"the evaluation {when}", PLAYING_REMEDY):
@@ -160,7 +160,7 @@ def _measure(
 
 @define_stage(section="evaluate", result=EVALUATION)
 def evaluate_stage(context: RunContext, learner: Learner) -> Learner:
-    """Measures the policy on held-out tasks, as [evaluate] says."""
+    """Measures the policy on held-out tasks, according to [evaluate]."""
     measure_held_out(context, context.stage, learner)
     return learner
 

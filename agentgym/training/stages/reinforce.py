@@ -45,7 +45,7 @@ def make_trainer(
     """Make the trainer of [train] with the options and callbacks of all parts, and attach the parts to the trainer.
 
     Args:
-        guard: watches the steps. The guard must be the last callback, because it copies complete checkpoints.
+        guard: watches the steps. It must be the last callback, because it copies complete checkpoints.
     """
     recipe, section = context.recipe, context.recipe.train
     objective = make_objective(section.objective)
@@ -85,7 +85,7 @@ def make_trainer(
 
 @define_stage(section="train", checkpoint=FINAL, plays=True, trains_in_parts=True, check_episodes=check_experts)
 def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
-    """Reinforcement learning with turn-level credit, as [train] says.
+    """Reinforcement learning with turn-level credit, according to [train].
 
     The learner's weights are trained in place, from the last complete checkpoint if there is one, and saved.
     Returns: the trained model, as it was saved.
@@ -132,7 +132,7 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
 
 
 def _with_tasks_of_parts(context: RunContext, learner: Learner, parts: Sequence[TrainingPart]) -> RunContext:
-    """Return the context with the tasks that the parts choose, and with what they adapt the policy to."""
+    """Return the context with the tasks that the parts choose, and a text about the data they adapt the policy to."""
     task_set, adapted = context.task_set, context.adapted
     for part in parts:
         if (adaptation := Adaptation.of(part, context.task_set)) is not None:

@@ -57,7 +57,7 @@ def scheduled_rollouts(context: RunContext) -> Rollouts:
 
 
 def training_run(context: RunContext, learner: Learner, checkpoint: Path | None) -> TrainingRun:
-    """Make the TrainingRun that the parts receive. `checkpoint`: where the training resumes, if anywhere."""
+    """Make the TrainingRun that the parts receive. `checkpoint`: the one from which the training resumes, if any."""
     return TrainingRun(
         train=context.recipe.train,
         seed=context.recipe.seed,
@@ -124,7 +124,7 @@ def parts_around(
 
 
 class Watching(TrainingPart):
-    """Only callbacks: to publish the weights to a background player, or to log every step."""
+    """Adds only callbacks: to publish the weights to a background player, or to log every step."""
 
     def __init__(self, *callbacks: Any) -> None:
         self._callbacks = callbacks
@@ -214,7 +214,7 @@ class TaskSampling(TrainingPart):
 
 
 class Signals(TrainingPart):
-    """Computes the signals that the estimator requires and no record holds."""
+    """Computes the signals that the estimator requires and no record has."""
 
     def __init__(self, providers: Sequence[SignalProvider]) -> None:
         self._providers = providers
@@ -235,7 +235,7 @@ class Signals(TrainingPart):
 
 
 class TrainedHook(TrainingPart):
-    """The maker of the policy's logit hooks, if it follows the training. `maker`: any hook maker, or None."""
+    """Saves and restores the maker of the policy's logit hooks, if it learns. `maker`: any hook maker, or None."""
 
     def __init__(self, maker: Any) -> None:
         self._maker = maker if isinstance(maker, TrainedHookMaker) else None
@@ -257,7 +257,7 @@ class TrainedHook(TrainingPart):
 
 
 class AdaptationMark(TrainingPart):
-    """Notes in each checkpoint the data the policy is adapted to without labels. `words`: "" for none."""
+    """Notes in each checkpoint the unlabelled data to which the policy is adapted. `words`: "" for none."""
 
     def __init__(self, words: str) -> None:
         self._words = words

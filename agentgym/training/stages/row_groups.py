@@ -1,4 +1,4 @@
-"""Train on groups of rows that are compared with each other, such as pairs, labelled episodes or ranked episodes."""
+"""Trains on groups of rows that are compared with each other, such as pairs, labelled episodes or ranked episodes."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ class RowsLoss(Protocol):
     """The loss of one group of rows.
 
     Attributes:
-        baseline_row: index of the row in every group that is used only for `baseline`: the mean over the batch of its
-            score minus the reference's, at least 0. None for a loss without a baseline.
+        baseline_row: the index, in every group, of the row that is used only for `baseline`: the batch's mean of its
+            score minus the reference's score, at least 0. None for a loss without a baseline.
     """
 
     @property
@@ -174,7 +174,7 @@ def train_on_groups(
             data_collator=lambda batch: {"groups": list(batch)},
             callbacks=[*callbacks, CheckpointCompleteCallback()],
         )
-        trainer.remove_callback(PrinterCallback)  # our callbacks replace its printing of every log line
+        trainer.remove_callback(PrinterCallback)  # its printing of every log line is replaced by our callbacks
         train_from(trainer, latest_checkpoint(folder))
 
 
@@ -183,7 +183,7 @@ class RowGroupTrainer(Trainer):
 
     Args:
         loss: the loss of a group. `microbatch_tokens`: maximum tokens of a part, with padding; groups are never split.
-        arguments, options: as for Trainer. The model must be inside `scoring_head`.
+        arguments, options: the arguments of Trainer. The model must be inside `scoring_head`.
     """
 
     def __init__(self, *arguments: Any, loss: RowsLoss, microbatch_tokens: int, **options: Any) -> None:

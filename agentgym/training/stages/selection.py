@@ -1,4 +1,4 @@
-"""Select the stored episodes, or turns of them, that a stage imitates, and the successes of experts."""
+"""Selects the stored episodes, or turns of them, that a stage imitates, and the successes of experts."""
 
 from __future__ import annotations
 
@@ -77,5 +77,5 @@ def expert_episodes(
 
 
 def check_experts(stage: PlannedStage, task_set: TaskSet, trajectories: list[Trajectory]) -> None:
-    """Check the experts' episodes that a `reinforce` would learn from. Raises: as `expert_episodes`."""
+    """Check the experts' episodes that a `reinforce` would learn from. Raises: as `expert_episodes` does."""
     expert_episodes(stage.name, task_set["train"], trajectories)

@@ -1,7 +1,7 @@
-"""The stored episodes that a stage learns from: a query on ledgers, and a manifest of the chosen ones with digests.
+"""The stored episodes that a stage learns from: a query on ledgers, and a manifest of the chosen episodes with digests.
 
-The manifest makes a stage reproducible and resumable: a resumed run reads the same rows, and an episode that has
-changed is an error. The manifest is `episodes.json` in the stage's folder.
+The manifest makes a stage reproducible and resumable: a resumed run reads the same rows, and a changed episode is an
+error. The manifest is `episodes.json` in the stage's folder.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class EpisodeSource:
 
 
 class NamedStage(Protocol):
-    """A stage's names in the run and in the recipe."""
+    """The names of a stage, in the run and in the recipe."""
 
     @property
     def name(self) -> str:
@@ -148,7 +148,7 @@ class EpisodeSet:
 
 
 Choose = Callable[[list[Trajectory]], tuple[list[Row], list[Trajectory]]]
-"""A function from all episodes, sorted by id, to a stage's rows and the episodes that the rows name."""
+"""A function that maps all episodes, sorted by id, to a stage's rows and the episodes that the rows name."""
 
 
 def every_valid(trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
@@ -163,7 +163,7 @@ class StoredEpisodes:
 
     Attributes:
         folder: the stage's folder. stage: the stage's name.
-        sources: where the episodes are.
+        sources: the sources of the episodes.
         seed: the seed of the run, for drawing among earlier rounds.
     """
 
@@ -208,7 +208,7 @@ class StoredEpisodes:
         return EpisodeSet(episodes, rows)
 
     def as_recorded(self) -> list[Trajectory]:
-        """Return the finished episodes of the sources with the tokens of their players. Raises: as `choose`."""
+        """Return the finished episodes of the sources with their players' own tokens. Raises: as `choose` does."""
         trajectories = [
             trajectory for source in self.sources for trajectory in finished_of(self._ledger(source.run), source.label)
         ]

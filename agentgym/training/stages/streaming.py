@@ -1,4 +1,4 @@
-"""Playing in the background of a reinforcement: the stream, and its place in the training loop and in checkpoints."""
+"""Playing in the background of a reinforcement: the stream, and its connection to the training loop and checkpoints."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ FILE = "stream.json"
 
 
 class StreamCallback(TrainerCallback):
-    """Publish the weights after every optimiser step, and end the training when no group is left.
+    """Publishes the weights after every optimiser step, and ends the training when no group is left.
 
     This callback must come before the logging callbacks and before CheckpointCompleteCallback.
 
     Args:
         stream: None in a process that does not play.
-        tasks: the training tasks. `checkpoint`: where the training resumes; None at the start.
-        console: where the exhaustion of the tasks is printed.
+        tasks: the training tasks. `checkpoint`: the checkpoint from which the training resumes; None at the start.
+        console: prints that the tasks are exhausted.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class StreamCallback(TrainerCallback):
 
 
 class StreamedSampler(Sampler):
-    """Wrap a recipe's sampler for a trainer with a stream, which draws the tasks ahead of the trainer.
+    """Wraps a recipe's sampler for a trainer with a stream, which draws the tasks ahead of the trainer.
 
     The state that a checkpoint saves is that of the recipe's own sampler.
     """
@@ -120,11 +120,11 @@ def _progress(state: Any) -> float:
 def sampling_copy(model: Any) -> Any:
     """Return a copy to sample from, in eval mode, for `TransformersPolicy.update_weights`.
 
-    A trainer changes its model's mode, hooks and, during an optimiser step, weights. The copy costs the memory of the
+    A trainer changes its model's mode, hooks and, during an optimiser step, weights. The copy needs memory for the
     trained weights; frozen weights, as below a LoRA adapter, are shared.
 
     The copy's parameters keep `requires_grad`, though no gradient is computed: torch multiplies by a matrix that
-    requires a gradient differently, and the last bits would differ.
+    requires a gradient in another way, so the last bits would differ.
     """
     shared = {id(parameter): parameter for parameter in model.parameters() if not parameter.requires_grad}
     with plain_forward(model):
@@ -183,7 +183,7 @@ def streaming(
 
 
 def _sampler(context: RunContext, learner: Learner) -> tuple[Policy, Callable[[int], None]]:
-    """Return the policy that plays, and the function that gives it the model's weights.
+    """Return the policy that plays, and the function that gives the model's weights to it.
 
     In this process, the policy gets a copy of the model, made before the trainer changes how the model computes. A vLLM
     server has its own copy.
@@ -191,7 +191,7 @@ def _sampler(context: RunContext, learner: Learner) -> tuple[Policy, Callable[[i
     section, served = context.recipe.train, learner.policy
     if isinstance(served, TrainedVllmPolicy | TrainedVllmPool):
         return served, lambda version: context.rollouts.loop.run(served.refresh(version))
-    waits_for_all = not section.staleness and section.group_quorum is None  # else one slow tool would delay all
+    waits_for_all = not section.staleness and section.group_quorum is None  # otherwise one slow tool would delay all
     policy = context.learner(sampling_copy(learner.model), learner.processing_class, lockstep=waits_for_all).policy
     assert isinstance(policy, TransformersPolicy)
     return policy, lambda version: policy.update_weights(learner.model, version=version)

@@ -35,12 +35,12 @@ BEST = "best.json"
 def reference_of(
     model: Any, processing_class: Any, checkpoints: Path, checkpoint: Path | None, processes: Processes
 ) -> Iterator[None]:
-    """Make a trainer of `model` created inside the block load the saved reference; save the reference first if needed.
+    """Make a trainer of `model` that is created in the block load the saved reference; first save it if needed.
 
     Args:
         model: the model at the start of the reinforcement.
         checkpoints: the run's folder of checkpoints.
-        checkpoint: where the run resumes, if anywhere; it holds a reference that had moved.
+        checkpoint: the checkpoint from which the run resumes, if any; it contains a reference that had moved.
     """
     folder = checkpoints / REFERENCE
     if checkpoint is not None and (checkpoint / REFERENCE).is_dir():
@@ -132,7 +132,7 @@ class Reference(TrainingPart, TrainerCallback):
 
 
 def loss_requirements(section: TrainSection) -> list[LossRequirements]:
-    """Return what the objective and each term need."""
+    """Return the requirements of the objective and each term."""
     terms = [term.row_losses for term in make_terms(section.terms)]
     return [needs_of(losses) for losses in (make_objective(section.objective), *terms)]
 

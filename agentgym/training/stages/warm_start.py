@@ -63,9 +63,9 @@ def whole_model_in_parts(stage: PlannedStage, plan: TrainingPlan) -> str:
     check_episodes=_check_episodes,
 )
 def imitate_stage(context: RunContext, learner: Learner) -> Learner:
-    """Imitates the task set's scripted players, or stored episodes, as [warm_start] says."""
+    """Imitates the task set's scripted players, or stored episodes, according to [warm_start]."""
     section = context.recipe.warm_start
-    assert section is not None  # the plan of the stages fills it in
+    assert section is not None  # the plan of the stages sets it
     if not context.sources:
         warm_start(context, section, learner, context.processes.share(lambda: context.demonstrate()))
         return learner

@@ -1,1 +1,1 @@
-"""Sample from the trained model through a vLLM server."""
+"""Samples from the trained model through a vLLM server."""

@@ -1,4 +1,4 @@
-"""Check within seconds, before anything is loaded, that a recipe's vLLM supports what training needs."""
+"""Checks within seconds, before anything is loaded, that a recipe's vLLM supports the features that training needs."""
 
 from __future__ import annotations
 

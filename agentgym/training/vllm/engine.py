@@ -1,4 +1,4 @@
-"""Sample from the trained model through a vLLM server, whose weights are updated from this process."""
+"""Samples from the trained model through a vLLM server, whose weights are updated from this process."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from agentgym.training.recipe.policy_section import PolicySection
 from agentgym.training.vllm.check import served_model
 
 PROMPT = "Sort the numbers 12, 7 and 305, add them up, and say in one short sentence which of them is the largest."
-"""Text scored by the server and here. Any text on which two models differ will do."""
+"""A text that the server and this process score. Any text on which two models differ can be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class BaseModelCheck:
-    """Compare the log-probabilities of a short prompt under a server's model and under an adapter's base model here.
+    """Compares the log-probabilities of a short prompt under a server's model and under an adapter's base model here.
 
     Attributes:
         model: the model with its adapter, which is disabled for the comparison.
@@ -54,7 +54,7 @@ class BaseModelCheck:
         """Raise RecipeError if the log-probabilities differ; PolicyError if the server does not score."""
         ids = server.renderer.prompt([Message("user", PROMPT)], [])
         served = await server.score(ids[:1], ids[1:])
-        own = self._own_logprobs(ids)  # not in threads: for two servers at once they would switch one adapter
+        own = self._own_logprobs(ids)  # not in threads: two servers at once would switch the same adapter
         difference = float(np.mean(np.abs(np.subtract(served, own))))
         if not difference <= self.most:
             raise RecipeError(
@@ -71,9 +71,9 @@ class BaseModelCheck:
         return logprobs
 
 
-_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # of which vLLM reserves room for one
+_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # ranks of adapters; vLLM reserves memory for one of these
 _WHOLE_NUMBERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
-_GPU_SHARE = 0.4  # of the memory, beside what trains
+_GPU_SHARE = 0.4  # share of the GPU's memory, next to the training
 
 
 class TrainedVllmPolicy(VllmPolicy):
@@ -93,7 +93,7 @@ class TrainedVllmPolicy(VllmPolicy):
 
 
 class TrainedVllmPool(PolicyPool):
-    """Samples the trained model on several servers."""
+    """Samples from the trained model on several servers."""
 
     def __init__(self, engine: VllmEngine, model: Any, processing_class: Any, renderer: TemplateRenderer) -> None:
         # Fail fast and let the pool use another server: long retries would keep the episode from the other servers.
@@ -109,20 +109,21 @@ class TrainedVllmPool(PolicyPool):
     async def refresh(self, version: int | None = None) -> None:
         """Load the current weights into all servers. Raises: PolicyError if no server takes them."""
         await self._engine.serve(self, version)
-        for member in self._members:  # each has these weights, or the pool leaves it out
+        for member in self._members:  # each server has these weights, or the pool leaves it out
             member.version = self.version
 
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """The model that a server samples from, as the run trains it.
+    """The model that the run trains and a server samples from.
 
     Attributes:
         section: the recipe's [policy].
-        device: torch's name of the device that is trained on.
+        device: torch's name of the training device.
         autocast: torch's name of the dtype that training computes in; None for that of the weights.
         seed: the seed of the server.
-        max_drift: nats by which a token's log-probability may differ on average between the server and the trainer.
+        max_drift: the largest mean difference of a token's log-probability, in nats, between the server and the
+            trainer.
     """
 
     section: PolicySection
