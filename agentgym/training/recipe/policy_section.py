@@ -79,7 +79,7 @@ class PolicySection(LoadOptions):
         return self
 
     def load_options(self) -> LoadOptions:
-        """The options for loading the model: in float32 if all of its weights are trained."""
+        """Return the options for loading the model: in float32 if all of its weights are trained."""
         options = super().load_options()
         in_full = self.lora is None and self.dtype == "auto"
         return options.model_copy(update={"dtype": "float32"}) if in_full else options
