@@ -149,7 +149,7 @@ class ServerUnreachable(EnvironmentServerError, ConnectionError):
 
 
 class LeaseLost(EnvironmentServerError, ConnectionError):
-    """The server has given up the episode, because its lease was not renewed or because the server was restarted."""
+    """The server has abandoned the episode, because its lease was not renewed or because the server was restarted."""
 
 
 class ServerFull(EnvironmentServerError):
@@ -193,7 +193,7 @@ class ScriptEnded(PolicyError):
 
 
 class PolicyLeft(PolicyError):
-    """The program that plays has disconnected: the episode ends as it stands, and is judged."""
+    """The program that plays has disconnected: the episode ends as it is, and is judged."""
 
 
 class ReplayDiverged(PolicyError):

@@ -280,5 +280,5 @@ class StopReason(StrEnum):
 
     @property
     def truncated(self) -> bool:
-        """Whether a budget or a stop rule ended the episode, which is scored as it stands."""
+        """Whether a budget or a stop rule ended the episode, which is scored as it is."""
         return not (self.terminated or self.failed)

@@ -75,7 +75,7 @@ _default = ThreadPool()
 async def in_thread(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     """Run a blocking function in a thread and await its result. Cancelling stops the waiting, not the function.
 
-    Raises: whatever the function raises; RuntimeError instead of StopIteration and SystemExit, which would end
+    Raises: the function's own errors; RuntimeError instead of StopIteration and SystemExit, which would end
         more than the tool.
     """
     loop = asyncio.get_running_loop()

@@ -150,7 +150,7 @@ class _TrlEnvironment:
         return "\n\n" + "\n\n".join(rest) if rest else None
 
     def get_reward(self) -> float:
-        """End the episode as it stands and return its total reward.
+        """End the episode as it is and return its total reward.
 
         Raises: AgentGymError if the infrastructure failed.
         """

@@ -128,7 +128,7 @@ class Cohere(JsonBlock):
         return (self.opening, self.closing, *_RESPONSE, *_THINKING)
 
     def compose(self, text: str, calls: tuple[Call, ...]) -> str:
-        """Return a whole message: thoughts between their marks; text after a mark of its own if no calls follow."""
+        """Return a whole message: thoughts between their marks; text after its own mark if no calls follow."""
         thought, speech = thoughts.split_thoughts(text)
         begin = f"{_THINKING[0]}{thought}{_THINKING[1]}" if thought else ""
         return begin + (speech + self.render(calls) if calls else _RESPONSE[0] + speech)

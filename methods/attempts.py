@@ -28,7 +28,7 @@ class Attempts(EpisodeHook):
 
     An attempt ends when the agent answers, the environment ends, or a stop rule calls it hopeless. The reward judges
     the attempt's turns as it judges an episode; the environment's tools do not know the truth, and judge nothing.
-    The conversation then goes on with the feedback, in a fresh environment that was reset with the same seed. Budgets
+    The conversation then continues with the feedback, in a fresh environment that was reset with the same seed. Budgets
     bound the whole episode, and judging an attempt counts in its `time_s`. The outcome is that of the last attempt,
     plus these components:
     `first` and `last`, success of the first and the last attempt; `fixed` = last (1 - first); `broke` =

@@ -104,7 +104,7 @@ class ThoughtCorrector:
         """Make an episode with the tokens up to a turn as its prompt, followed by the corrected thought."""
         is_apart = bool(turn.message.thought)
         message = Message("assistant", "" if is_apart else thought, reasoning=thought if is_apart else "")
-        *thought_ids, _ = self._renderer.encode(message)  # without the end token, because the turn goes on
+        *thought_ids, _ = self._renderer.encode(message)  # without the end token, because the turn continues
         row = trajectory.rows()[turn.row]
         context = list(row.prompt_ids)
         for earlier in row.turns[: row.turns.index(turn)]:

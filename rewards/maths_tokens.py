@@ -108,7 +108,7 @@ class NoMaths(ValueError):
 def tokens_of(text: str) -> list[str]:
     """Return numbers, names (commands with a leading backslash), words of letters, and operators.
 
-    GAP stands for a space before a number, as in `1 1/2` and `n 2^n`. Raises: NoMaths for an unknown character or word.
+    GAP means a space before a number, as in `1 1/2` and `n 2^n`. Raises: NoMaths for an unknown character or word.
     """
     text = _without_thousands(text)
     text = _TEXT.sub(lambda m: f" {m[1]} " if m[1].strip() in ("and", "or") else " ", text)

@@ -51,7 +51,7 @@ class ProgramOutput(Reward):
         truth, program = episode.task.truth, episode.task.parameters.get("program")
         if not isinstance(truth, dict) or not truth.get("runs"):
             raise JudgeError(
-                f"{episode.task.id} has no truth['runs'], which program_output plays. Give the task its runs."
+                f"{episode.task.id} has no truth['runs'], which program_output runs. Give the task its runs."
             )
         if not isinstance(program, Mapping) or not program.get("run") or not program.get("file"):
             raise JudgeError(f"{episode.task.id} needs parameters['program'] with a file and a command that runs it.")

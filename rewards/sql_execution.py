@@ -1,4 +1,4 @@
-"""`sql_execution`: whether the submitted query returns what the gold query returns, on every database of the task."""
+"""`sql_execution`: whether the submitted query returns the gold query's result on every database of the task."""
 
 from __future__ import annotations
 

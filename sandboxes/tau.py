@@ -23,11 +23,11 @@ class Tau(FunctionTurns):
     """A customer, a policy, and the tools of a domain of tau-bench, which run in the sandbox. Isolated: the tools.
 
     The episode ends when the customer leaves, or the agent hands over to a human. Without a policy that plays the
-    customer, the agent is told at once what the customer wants, and the episode ends with its first message without
+    customer, the agent is told the customer's wishes at the start, and the episode ends with its first message without
     calls.
 
     Task parameters: `source`, the folder `tau_bench/envs`; `domain`, such as `retail`; `tools`, their schemas; `wiki`,
-    the policy that the agent obeys. The prompt is what the customer wants; the agent never reads it if somebody plays
+    the policy that the agent obeys. The prompt states the customer's wishes; the agent never reads it if a policy plays
     the customer.
 
     Args:

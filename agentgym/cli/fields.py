@@ -76,7 +76,7 @@ def takes(**sources: Any) -> Callable[[Callable[..., None]], Callable[..., None]
 
 
 def _own_parameters(command: Callable[..., None], sources: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
-    """Return the parameters of a command, with resolved annotations, except for parameters that stand for fields."""
+    """Return the parameters of a command, with resolved annotations, except for parameters that represent fields."""
     written = {name: text for name, text in command.__annotations__.items() if name not in {"return", *sources}}
     hints = get_type_hints(types.SimpleNamespace(__annotations__=written), command.__globals__, include_extras=True)
     parameters = inspect.signature(command).parameters.values()

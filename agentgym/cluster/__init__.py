@@ -8,7 +8,7 @@ serving.py listens. Client side: remote_environment.py, and server_connection.py
 wire.py: the messages between them. tokens.py: the shared secret.
 
 Episodes on nodes: episode_worker.py plays them on each node, cluster_session.py is the driver's side of a run, relay.py
-stands in for the policy and the ledger on a node. episode_spool.py stores episodes that end while the driver is away.
+replaces the policy and the ledger on a node. episode_spool.py stores episodes that end while the driver is away.
 ray_engine.py and ray_nodes.py run all of this on Ray.
 
 Sandboxes on nodes: sandbox_host.py makes them there, hosted_backend.py and hosted_sandbox.py are the driver's side, and

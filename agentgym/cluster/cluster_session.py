@@ -1,6 +1,6 @@
 """The driver's side of a run on several nodes: assigns episodes, answers policy requests, writes the ledger.
 
-A worker that does not answer is given up. Its episodes restart on other workers, and anything that it still sends is
+A worker that does not answer is abandoned. Its episodes restart on other workers, and anything that it still sends is
 ignored: so no episode is lost, and none is counted twice.
 """
 
@@ -118,7 +118,7 @@ class ClusterSession:
 
     Args:
         links: connections to the workers, one per node, which have begun the run.
-        on_lost: called with each worker that is given up, and the reason.
+        on_lost: called with each abandoned worker, and the reason.
     """
 
     def __init__(

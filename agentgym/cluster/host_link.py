@@ -15,7 +15,7 @@ from agentgym.errors import NodeFailed, NodeLost
 
 BEAT_S = 1.0
 SILENCE_S = 4.0
-"""A node that answers no heartbeat for this long is given up at the next beat."""
+"""A node that answers no heartbeat for this long is abandoned at the next beat."""
 END_S = 5.0
 """How long `ended` waits."""
 
@@ -54,7 +54,7 @@ class HostLink:
     """The connection to the host on one node: a SandboxHost or an EpisodeWorker. Usable from any event loop.
 
     Attributes:
-        lost: why it was given up; empty until then.
+        lost: why the host was abandoned; empty until then.
         answered_at: when it last answered a heartbeat, by the monotonic clock.
     """
 
@@ -74,7 +74,7 @@ class HostLink:
     async def ask(self, method: str, *arguments: Any) -> Any:
         """Call a method of the host, once.
 
-        Raises: NodeLost if the answer is lost or the host is given up: the call may have run, so it is never sent
+        Raises: NodeLost if the answer is lost or the host is abandoned: the call may have run, so it is never sent
             again. NodeFailed if the host is alive but failed to run the method.
         """
         loop = asyncio.get_running_loop()
@@ -120,7 +120,7 @@ class HostWatch:
     """A thread that checks whether every host is alive, since the driver's event loops may be busy.
 
     Args:
-        silence_s: a host that is silent for this long is given up. Time in which this process itself was stopped
+        silence_s: a host that is silent for this long is abandoned. Time in which this process itself was stopped
             does not count.
         beat_s: the interval of heartbeats.
     """

@@ -95,7 +95,7 @@ class RayEngine:
         address: the address of the cluster, host:port; `auto` is the cluster of this host.
         nodes: the minimum number of nodes at the start; None for any number.
         backend: sandboxes of this backend must work on every node, which is checked at the start.
-        silence_s: a worker that answers no heartbeat for this long is given up.
+        silence_s: a worker that answers no heartbeat for this long is abandoned.
         lease_s: how long the workers outlive the last heartbeat of this process. Episodes that end meanwhile are
             stored on their disks, for a process that resumes with the same ledger.
     """

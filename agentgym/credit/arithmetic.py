@@ -273,7 +273,7 @@ def whitened(scores: Sequence[Array], groups: Sequence[Group], *, weigh: Weigh) 
 
 
 Truncated = Literal["scored", "bootstrap"]
-"""The value after the last turn of a truncated episode: 0 ("scored" as it stands), or the critic's prediction."""
+"""The value after the last turn of a truncated episode: 0 ("scored" as it is), or the critic's prediction."""
 
 
 def values_before(group: Group, field: str, values: Array) -> Array:

@@ -52,7 +52,7 @@ class Group:
     Attributes:
         turns: [N] int64, turns of each trajectory, K_i.
         valid: [N] bool, False where the infrastructure failed: excluded from statistics and loss.
-        truncated: [N] bool, True where a budget ended the episode: scored as it stands.
+        truncated: [N] bool, True where a budget ended the episode, which is scored as it is.
         environment: name of the environment of all trajectories, for statistics over a batch of groups.
         weights: the weights of the reward components by name; 1 for a component that is not named.
         train_version: version of the weights that are trained on this group, if known.

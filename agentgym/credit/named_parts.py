@@ -29,7 +29,7 @@ def load_part(kind: registry.Kind, name: str, options: Mapping[str, Any]) -> Cal
     Raises: UnknownNameError; CreditError for an option that it does not accept, or a required option that is missing.
         For a reward, the returned function raises.
     """
-    if kind == "rewards":  # its constructor takes nothing but options, and checks them
+    if kind == "rewards":  # its constructor takes only options, and checks them
         return partial(registry.load_reward, name, **options)
     registered = registry.load(kind, name)
     signature = vars(registered).get("__init__", registered) if isinstance(registered, type) else registered

@@ -116,7 +116,7 @@ class OfferedEpisode:
             self._playing.result()
 
     async def close(self) -> Trajectory:
-        """End the episode and judge it as it stands. Returns: its trajectory. May be called twice."""
+        """End the episode and judge it as it is. Returns: its trajectory. May be called twice."""
         self._policy.messages.put_nowait(None)
         await self._playing
         self.request = None

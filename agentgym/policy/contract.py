@@ -151,7 +151,7 @@ class Policy:
         """Answer a request.
 
         Raises: PolicyError if the model or its server failed; ContextFull if the conversation does not fit; PolicyLeft
-            if the program that plays has disconnected, which ends the episode as it stands.
+            if the program that plays has disconnected, which ends the episode as it is.
         """
         raise NotImplementedError
 
@@ -204,7 +204,7 @@ class Policy:
 
         Settings that do not affect answers, such as the number of connections, are omitted by the policies that define
         this method. Any other policy is identified by the constructor arguments that it stores under their own names,
-        and also by its class if it has no name of its own.
+        and also by its class if it has no own name.
         """
         is_own = type(self).identity is not Policy.identity
         class_name = {"class": type(self).__qualname__} if self.name == Policy.name else {}

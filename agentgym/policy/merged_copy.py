@@ -60,7 +60,7 @@ class MergedCopy:
         """Return a copy of a module that shares its tensors, with plain layers in place of adapted ones."""
         is_adapted = isinstance(module, LoraLayer)
         plain = copy.copy(module.get_base_layer() if is_adapted else module)
-        vars(plain).pop("forward", None)  # set by a trainer, for the source alone
+        vars(plain).pop("forward", None)  # a trainer has set it for the source only
         plain._modules = {name: child and self._plain(child) for name, child in plain._modules.items()}
         is_cast = self._autocast is not None and type(plain) is torch.nn.Linear
         if is_adapted or is_cast:

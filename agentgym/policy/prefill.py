@@ -24,7 +24,7 @@ def part_tokens(device: torch.device) -> int:
 def rows_in_parts(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     """Divide rows into parts of at most `max_tokens` tokens with padding, longest rows first.
 
-    A row with more tokens is a part of its own.
+    A row with more tokens is a separate part.
 
     Args:
         lengths: the number of tokens of each row.

@@ -14,7 +14,7 @@ from agentgym.trajectory.turn import Turn
 
 @validated_dataclass()
 class Budgets:
-    """The budgets of one episode. A used-up budget truncates the episode, which is then judged as it stands.
+    """The budgets of one episode. A used-up budget truncates the episode, which is then judged as it is.
 
     Raises: ValueError naming each bound that is out of range, its value and the range.
     """

@@ -82,7 +82,7 @@ class RolloutConfig:
     stop_if: tuple[EpisodeHook, ...] = ()
     """Rules that end an episode which will not succeed any more, such as `NoProgress(turns=4)`.
 
-    The episode is then truncated with the stop reason `hopeless`, and scored as it stands. The rules are applied before
+    The episode is then truncated with the stop reason `hopeless`, and scored as it is. The rules are applied before
     each turn except the first turn of an attempt. A measurement without rules gives each episode its whole budget."""
     hooks: tuple[EpisodeHook, ...] = ()
     """Further episode hooks, which look at each turn. They come after the rules of `stop_if` and before `attempts`.

@@ -79,7 +79,7 @@ class EnvironmentHandle:
 
         Args:
             note: called with each part about to be read, for error messages.
-        Raises: SandboxExhausted; whatever else the environment raises; ValueError for a potential that is not finite.
+        Raises: SandboxExhausted; other errors of the environment; ValueError for a potential that is not finite.
         """
         environment, turn = self.current, len(turns)
         state_key, potential, checkpoint = None, None, None

@@ -36,7 +36,7 @@ class TurnOutcome:
     Attributes:
         stop: the reason that ends the episode; None lets it continue.
         messages: messages that the agent reads after the results of its calls.
-        renew: whether the agent continues in a fresh environment, reset with the same seed. The conversation goes on;
+        renew: whether the agent continues in a fresh environment, reset with the same seed. The conversation continues;
             opening messages that differ from the first ones follow `messages`.
     """
 

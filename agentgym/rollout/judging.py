@@ -67,7 +67,7 @@ class Judge:
     async def judge_turn(self, turn: Turn, trajectory: Trajectory) -> None:
         """Set the reward components of a finished turn.
 
-        Raises: RewardError for an invalid answer; JudgeError for no answer in time; whatever the reward raises.
+        Raises: RewardError for an invalid answer; JudgeError for no answer in time; the reward's own errors.
         """
         if self._judges_turns:
             turn.rewards = await self.ask(self._reward.turn, turn, trajectory, check=validate_components)

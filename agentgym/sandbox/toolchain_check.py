@@ -34,7 +34,7 @@ HARMLESS = {
     ".sh": ":\n",
     ".ts": ";\n",
 }
-"""A program that does nothing, by file suffix; NAME stands for the file's name without the suffix."""
+"""A program that does nothing, by file suffix; NAME means the file's name without the suffix."""
 
 
 async def toolchain_fault(

@@ -50,7 +50,7 @@ def load_episode(connection: sqlite3.Connection, path: Path, episode_id: str) ->
 def unpack_episode(connection: sqlite3.Connection, path: Path, row: Sequence[Any]) -> Trajectory:
     """Return an episode from its row, with the `episode_columns`, and the rows of its turns.
 
-    An unfinished episode has no number of turns.
+    In the row of an unfinished episode, the number of turns is NULL.
     Raises: as `load_episode`.
     """
     key, episode_id, turns, head, prompt_ids, awaits_group, digest = row

@@ -72,7 +72,7 @@ def train(
                 console.print(note, style="yellow", markup=False, soft_wrap=True)
         write_or_compare_recipe(run.create(), recipe, resume or extend, steps_may_differ=extend)
         if resume or extend:
-            run.forget((), 0)  # no row, but then lines of an older agentgym get digests, as later lines do
+            run.forget((), 0)  # forgets no row, but adds digests to lines that an older agentgym wrote
         if extend:
             extend_run(run, Recipe.load_recorded(run.recipe), recipe)
             for dependency in depends_on_steps(recipe.train, recipe.make_reward(task_set), task_set):

@@ -41,7 +41,7 @@ class PromptAddition:
     share: float = 1.0
     """The share of the available help of this kind that was given, 0 to 1."""
     role: str = ""
-    """The role that the addition gives the agent, in an environment without roles of its own."""
+    """The role that the addition gives the agent, in an environment that has no roles."""
 
     @classmethod
     def training_help(cls, kind: str, text: str = "", share: float = 1.0, role: str = "") -> PromptAddition:

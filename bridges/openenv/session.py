@@ -26,7 +26,7 @@ class OfferedTasks:
         name: the name of the task set, as clients see it.
         tasks: the tasks that a reset may choose.
         config: the config of each episode. `ledger`: stores the episodes.
-        label: prefix of the episodes' ids; each session adds a number of its own.
+        label: prefix of the episodes' ids; each session adds its own number.
     """
 
     name: str
@@ -84,7 +84,7 @@ class ClientSession:
         self.last_used_s = asyncio.get_running_loop().time()
 
     async def reset(self, data: Mapping[str, Any]) -> Observed:
-        """Begin an episode, ending the current one as it stands. Raises: FrameRefused."""
+        """Begin an episode, ending the current one as it is. Raises: FrameRefused."""
         seed = data.get("seed")
         if seed is not None and not (isinstance(seed, int) and seed >= 0):
             raise FrameRefused(
@@ -184,7 +184,7 @@ class ClientSession:
 
 
 def _message(action: Mapping[str, Any], kind: str, turn: int) -> Message:
-    """Return the agent's message that an action stands for. Raises: FrameRefused."""
+    """Return the agent's message that an action represents. Raises: FrameRefused."""
     if kind == "message":
         if not isinstance(content := action.get("content"), str):
             raise FrameRefused(ErrorCode.VALIDATION_ERROR, f"`content` must be text, not {content!r:.80}.")

@@ -219,7 +219,7 @@ def verifiers_tasks(name: str, *, train: int, validation: int = 0, held_out: int
         finally:
             await shared.give_back(worker)
 
-    with ThreadPoolExecutor(1) as thread:  # this thread may run an event loop
+    with ThreadPoolExecutor(1) as thread:  # the calling thread may already run an event loop
         rows = thread.submit(asyncio.run, listed()).result()
     if len(rows) < train + validation + held_out:
         raise TaskError(

@@ -7,7 +7,7 @@ the line that answers it becomes the model's message.
     {"op": "open", "config": {...}, "most": 200}   -> {"opened": [{"key", "messages"}, ...]}
     {"op": "begin", "episode": "7", "index": 3, "key": "..."}
     {"op": "say", "episode": "7", "message": {"content": "...", "tool_calls": [...]}}
-    {"op": "end", "episode": "7"}                  judged as it stands
+    {"op": "end", "episode": "7"}                  judged as it is
                               -> {"episode": "7", "messages": [new ones], "tools": [...]}     the model is asked
                               -> {"episode": "7", "over": {"rewards", "metrics", "stop"}} or {..., "failed": "why"}
 

@@ -83,7 +83,7 @@ class WorkerProcess:
         await self._write({"op": "say", "episode": episode, "message": dict(message)})
 
     async def end(self, episode: str) -> None:
-        """Stop an episode; it is judged as it stands."""
+        """Stop an episode; it is judged as it is."""
         await self._write({"op": "end", "episode": episode})
 
     async def answer(self, episode: str) -> Mapping[str, Any]:

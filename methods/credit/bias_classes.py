@@ -14,5 +14,5 @@ def unbiased_if_leave_one_out(options: Mapping[str, Any]) -> BiasClass:
 
 
 def direction_by_trajectories(options: Mapping[str, Any]) -> BiasClass:
-    """Return the bias class of an estimator that keeps the direction if every trajectory has the same weight."""
+    """Return the bias class of an estimator: "direction" if every trajectory has the same weight, else "biased"."""
     return "direction" if options["weigh"] == "trajectories" else "biased"

@@ -77,7 +77,7 @@ class TurnTree:
 
 
 def build_tree(group: Group) -> TurnTree:
-    """Return the tree of the group's `branches` and `parents`; every turn labelled None becomes a node of its own.
+    """Return the tree of the group's `branches` and `parents`; every turn labelled None becomes a separate node.
 
     Raises: MissingSignalError; CreditError if the nodes form a cycle.
     """

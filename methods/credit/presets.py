@@ -10,7 +10,7 @@ from .reinforce_pp import reinforce_pp
 
 grpo, rloo = estimator("grpo"), estimator("rloo")
 
-# LOOP: nothing but a leave-one-out baseline; the trainer decides how importance weights are clipped.
+# LOOP: only a leave-one-out baseline; the trainer decides how importance weights are clipped.
 loop = rloo.preset("loop", source="Chen et al. 2025, arXiv:2502.01600")
 
 # Flow-GRPO of AgentFlow: the outcome, standardised over the group, broadcast to every turn of the planner.

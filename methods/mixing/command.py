@@ -32,7 +32,7 @@ def mix_tasks(
 ) -> None:
     """Train with several mixtures of a recipe's sets, and say which mixture maximises the fitted score.
 
-    Repeat the command to go on with a search that was cut short, or with more --runs.
+    Repeat the command to continue an interrupted search, or with more --runs.
     Example: agentgym tasks mix recipes/mixture.toml --set train.steps=10 --runs 30 --out runs/mix
     """
     import json

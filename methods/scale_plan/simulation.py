@@ -281,7 +281,7 @@ def simulate(
 
 
 def fewest_nodes(times: StageTimes, shape: ClusterShape, schedule: StepSchedule, *, share: float = 0.95) -> int:
-    """Return the fewest nodes for which a step takes at most 1/share of its time with any number of nodes."""
+    """Return the fewest nodes with which a step takes at most 1/share of the shortest possible time."""
     most = min((schedule.staleness + 1) * schedule.groups * schedule.group_size, _MAX_NODES)  # one episode per node
     bound_s = simulate(times, replace(shape, nodes=most), schedule).step_s / share
     low, high = 1, most

@@ -21,7 +21,7 @@ SCRIPTED = ("oracle", "imperfect_oracle")
 
 
 class Guide(GathererWrapper):
-    """Lets a guide take the first k turns of a group's episodes, k drawn from 0 to `turns`; then the policy goes on.
+    """Lets a guide take the first k turns of a group's episodes, k drawn from 0 to `turns`; then the policy continues.
 
     So the policy meets states that it does not reach alone. k is drawn for each group before it is played, and is the
     same for all its episodes. The guide's turns have no loss, and `Turn.policy` names it. After the guide's last turn

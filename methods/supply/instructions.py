@@ -50,7 +50,7 @@ class Instruction:
 
 
 class Instructions(GathererWrapper):
-    """Plays each group with an instruction drawn from a population, and renews the population as the training goes on.
+    """Plays each group with an instruction drawn from a population, and renews the population during training.
 
     An instruction precedes the task, as `[episode] instruction` does, which it replaces. An instruction with mean group
     success s is drawn with probability proportional to exp(s / temperature); one that was never played counts as the

@@ -68,7 +68,7 @@ class ObservedPairs(GathererWrapper):
 
 
 def _words_of(pioneer: Trajectory) -> str:
-    """Return the text shown to an observer; empty for a pioneer that failed through no fault of its own."""
+    """Return the text shown to an observer; empty for a pioneer whose episode failed for another reason."""
     if not pioneer.valid or not (attempt := attempt_of(pioneer)):
         return ""
     return f"Another agent was asked the same, and answered:\n{attempt}"

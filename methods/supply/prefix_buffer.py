@@ -39,7 +39,7 @@ class PrefixBuffer(GathererWrapper):
     """Plays some groups from a turn of an earlier episode, where the returns of a group differed.
 
     Every turn of an episode in a group with different returns is a candidate, with the variance of these returns as its
-    priority. A drawn candidate is played by a group of its own, whose variance becomes its priority, and whose turns
+    priority. A drawn candidate is played by a separate group, whose variance becomes its priority, and whose turns
     become candidates. Candidates are drawn in proportion to their priority, so a prefix from which the policy always or
     never succeeds is not drawn again. If there are more than `capacity`, those with the lowest priority are dropped, on
     ties the earliest found.

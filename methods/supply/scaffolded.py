@@ -1,4 +1,4 @@
-"""Show part of a rubric in the prompts of some episodes of a group, and less of it as the training goes on."""
+"""Show part of a rubric in the prompts of some episodes of a group, and less of it as training progresses."""
 
 from __future__ import annotations
 

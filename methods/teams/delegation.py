@@ -1,4 +1,4 @@
-"""with_delegation: a planner hands tasks to executors, who work in contexts of their own."""
+"""with_delegation: a planner hands tasks to executors, who work in separate contexts."""
 
 from __future__ import annotations
 

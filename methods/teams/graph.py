@@ -75,7 +75,7 @@ def with_team_graph(
 class TeamGraph(Pipeline):
     """An environment whose agent builds a team, which then does the task as a pipeline. Isolation: the environment's.
 
-    First the agent is the `builder`, in a row of its own: add_role(name), add_edge(source, target), done(). Then the
+    First the agent is the `builder`, in a separate row: add_role(name), add_edge(source, target), done(). Then the
     roles work in an order in which each role comes after the roles that it reads, earlier added roles first; each is a
     row. A call fails if it asks for a role that is unknown or already in the team, an edge between roles that are not
     in the team, an edge that closes a cycle, or a team without roles.

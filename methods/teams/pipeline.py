@@ -22,7 +22,7 @@ class PipelineStage:
 
     Attributes:
         role: recorded with its turns; unique within the pipeline.
-        prompt: its prompt. `{task}` stands for the task, `{ROLE}` for the message of the stage with this role.
+        prompt: its prompt. `{task}` is replaced by the task, `{ROLE}` by the message of the stage with this role.
         tools: names of the environment's tools that it has; the last stage always has the tools that end an episode.
     """
 

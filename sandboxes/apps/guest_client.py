@@ -14,8 +14,8 @@ import sys
 import traceback
 from typing import Any
 
-MAX_CHARS = 16_000  # most characters of output
-WRITTEN = 1_000_000  # most bytes of output, or of any file
+MAX_CHARS = 16_000  # maximum number of characters of output
+WRITTEN = 1_000_000  # maximum number of bytes of output, or of any file
 
 
 class AppError(Exception):

@@ -12,7 +12,7 @@ from ..session import SessionEnvironment
 from .transcript import transcript
 from .workbench import RUN_S, Workbench, files_of
 
-MAX_FILES, MAX_BYTES = 64, 4_096  # most files in the folder, and most bytes per compared file
+MAX_FILES, MAX_BYTES = 64, 4_096  # maximum number of files, and of bytes per compared file
 MAX_CHARS = 1_000
 
 

@@ -188,7 +188,7 @@ class CodeTerminal(Environment):
 
 
 def _below_store(names: Iterable[bytes]) -> list[str]:
-    """Return the snapshot's paths below the store, in order, without the paths that are not handed in."""
+    """Return the snapshot's paths below the store, in order, without the paths that are not submitted."""
     prefix = f"{STORE}/".lstrip("/").encode()
     inside = (name.lstrip(b"/").removeprefix(prefix) for name in names if name.lstrip(b"/").startswith(prefix))
     paths = sorted(name.decode("utf-8", "surrogateescape") for name in inside)

@@ -121,7 +121,7 @@ class Workbench:
         return self._key
 
     async def checkpoint(self, **data: Any) -> Checkpoint:
-        """Return the current files, and whatever else the environment must keep."""
+        """Return the current files, and other data that the environment must keep."""
         if self._sandbox is None:
             return Checkpoint({**data, "key": self._key}, self._snapshot)
         snapshot = await self._sandbox.snapshot()

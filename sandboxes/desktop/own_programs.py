@@ -76,8 +76,8 @@ class DesktopPrograms(Desktop):
     differ, so a program that shows the time or draws at random cannot be restored.
 
     Args:
-        observe: what the agent sees beside the list of windows: `screenshot`, `tree` (what the programs tell screen
-            readers, through AT-SPI), or both.
+        observe: what the agent sees in addition to the list of windows: `screenshot`, `tree` (what the programs tell
+            screen readers, through AT-SPI), or both.
         max_chars: the most characters shown of the tree.
     """
 

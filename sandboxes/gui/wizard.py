@@ -48,7 +48,7 @@ class WebWizard(WebPages):
         return str(observation)
 
     async def potential(self) -> float | None:
-        """Return the share of all steps that were taken rightly so far."""
+        """Return the share of all steps that were taken correctly so far."""
         _, right, count = self._steps
         return right / count
 

@@ -40,7 +40,7 @@ timezone = 'UTC'
 """
 TYPES = {"integer": "BIGINT", "real": "DOUBLE PRECISION", "blob": "BYTEA", "text": "TEXT"}
 # PostgreSQL insists on one System V shared memory segment, by which a second server on the same files would notice the
-# first. Sandboxes refuse such segments, since they outlive their processes, and run one server alone: ordinary shared
+# first. Sandboxes refuse such segments, since they outlive their processes, and run only one server: ordinary shared
 # memory, which its processes inherit, does as well.
 SHIM_SOURCE = r"""
 #define _GNU_SOURCE

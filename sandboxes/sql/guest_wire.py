@@ -12,7 +12,7 @@ import socket
 import struct
 import time
 
-MAX_MESSAGE = 1_000_000  # most bytes of a row; a longer one is skipped
+MAX_MESSAGE = 1_000_000  # maximum bytes of a row; a longer row is skipped
 CANCEL_S = 3.0
 
 

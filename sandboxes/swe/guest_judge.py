@@ -20,7 +20,7 @@ from .guest_repository import PLAIN, begin
 MAX_RECORDS = 2**26
 RUNNERS = ("_pytest", "pytest", "pluggy", "unittest", "json")
 CHECKED_EVERY = 8  # tests between two checks, on average
-LOOKING_SHARE = 0.05  # most of the tests' time that checks may take; quick tests are checked more rarely
+LOOKING_SHARE = 0.05  # maximum share of the tests' time; quick tests are checked more rarely
 PR_SET_DUMPABLE = 4
 OWN_CHANGES = (
     "Cache.makedir Config._getini_unknown_type Config.inifile Config.invocation_dir Config.rootdir pytestPDB._config "

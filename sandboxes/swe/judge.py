@@ -74,7 +74,7 @@ class PatchVerdict:
     def outcomes_of(self, test: str) -> set[str]:
         """Return the outcomes of a test; an empty list if it did not run.
 
-        An id whose bracket never closes was cut when it was recorded: it stands for all tests that begin with it.
+        An id whose bracket never closes was cut when it was recorded: it means all tests that begin with it.
         """
         if "[" not in test or test.endswith("]"):
             return {self.outcomes[test]} if test in self.outcomes else set()

@@ -31,7 +31,7 @@ def load_bird(
         path: the folder, or the file of questions in it.
         split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
         validation: databases (a list, or text with commas) whose tasks are for validation, regardless of `split`.
-        held_out: databases whose tasks are held out, whatever `split` says.
+        held_out: databases whose tasks are held out, regardless of `split`.
         environment: SQLite in a sandbox; or another that judges queries. Their dialects differ: see `transpile`.
         transpile: the dialect of the environment's engine, such as "duckdb"; sqlglot writes the gold queries in it.
         check_golds: run every gold query; those that fail or return no rows are named in a warning, and left out of the

@@ -28,7 +28,7 @@ COLUMNS = {
 def oracle(task: Task) -> Script:
     """Solve the task through its public tools, from the prompt alone. The truth is not read.
 
-    The script is called once per turn with the conversation so far, and keeps no state of its own.
+    The script is called once per turn with the conversation so far, and keeps no state.
     """
     template, name = _template_and_name(task)
     return _player(template.steps, name)

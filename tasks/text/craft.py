@@ -18,7 +18,7 @@ TRAINED, RESERVED = (1, 2, 3, 4, 5, 6), (7, 8)
 
 @cache
 def craft(seed: int = 0) -> TaskSet:
-    """Things to be made in a land with a tech tree of its own.
+    """Things to be made with an invented tech tree.
 
     Of each of `TREES` trees all goals of the trained depths, but one for validation and two held out; see CARD.md.
     """

@@ -22,7 +22,7 @@ PER_HORIZON = {"train": 400, "validation": 40, "unseen_instances": 40, "unseen_h
 def doors(seed: int = 0) -> TaskSet:
     """Keys to be taken over 2 to 32 turns: all of them count, or only the first.
 
-    There are so many tasks of every horizon and of both kinds; see CARD.md.
+    Every horizon has equally many tasks of both kinds; see CARD.md.
     """
     horizons = {stratum: RESERVED if stratum == "unseen_horizons" else TRAINED for stratum in PER_HORIZON}
     sizes = {stratum: len(COUNTS) * len(horizons[stratum]) * count for stratum, count in PER_HORIZON.items()}

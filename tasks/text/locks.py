@@ -24,7 +24,7 @@ PER_SIZE = {"train": 400, "validation": 40, "unseen_instances": 60, "unseen_size
 def locks(seed: int = 0) -> TaskSet:
     """Locks of up to eight wheels to be set, each step shown.
 
-    There are so many tasks of every size and of each of its kinds; see CARD.md.
+    See CARD.md for the number of tasks of every size and kind.
     """
     sizes = {stratum: RESERVED if stratum == "unseen_sizes" else TRAINED for stratum in PER_SIZE}
     kinds = {stratum: TRAIN_KINDS if stratum == "train" else KINDS for stratum in PER_SIZE}

@@ -59,7 +59,7 @@ def help_desk() -> bytes:
 
 @cache
 def desk_task_set(seed: int = 0) -> TaskSet:
-    """Tickets of a help desk, an application of its own, that are to get another status.
+    """Tickets of a help desk, the task's own application, whose status must be changed.
 
     The seed chooses which tasks are in it.
 

@@ -42,7 +42,7 @@ _RESERVED = [field for field in _FIELDS if is_reserved(*field)]
 def long_form_task_set(seed: int = 0) -> TaskSet:
     """Forms of 2 to 32 steps to be filled in, for experiments on credit over horizons.
 
-    There are so many of every horizon; see CARD.md.
+    See CARD.md for the number of tasks of every horizon.
     """
     horizons = {stratum: RESERVED if stratum == "unseen_horizons" else TRAINED for stratum in PER_HORIZON}
     sizes = {stratum: len(horizons[stratum]) * count for stratum, count in PER_HORIZON.items()}

@@ -13,7 +13,7 @@ from agentgym.number_types import Weight
 def dr_grpo(group: Group, *, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0) -> Array:
     """A_ik = R_i - mean_j R_j, the same for every turn k.
 
-    Direction: exactly (1 - 1/N) of the policy gradient, since a trajectory is part of its own mean.
+    Direction: exactly (1 - 1/N) of the policy gradient, because a trajectory is part of its own mean.
     The paper also normalises the loss by a constant instead of the length; that is the trainer's task.
 
     Args:

@@ -61,7 +61,7 @@ def _pieces(data: dict[str, Any]) -> dict[int, str]:
 
 
 def _is_byte_level(data: dict[str, Any]) -> bool:
-    """Return whether a piece's characters stand for bytes, as in GPT-2's vocabulary."""
+    """Return whether a piece's characters represent bytes, as in GPT-2's vocabulary."""
     return '"ByteLevel"' in json.dumps([data.get("pre_tokenizer"), data.get("decoder")])
 
 
@@ -83,7 +83,7 @@ def _of_words(token: str) -> str:
 
 
 def _byte_characters() -> dict[str, int]:
-    """Return GPT-2's byte characters: printable Latin-1 stands for itself, other bytes are U+0100 onwards in order."""
+    """Return GPT-2's byte characters: printable Latin-1 represents itself, other bytes are U+0100 onwards in order."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}

@@ -31,7 +31,7 @@ class PolicyGateway:
         program: run for each episode. None lets clients take episodes: `POST /episodes` with one of `tokens`.
         tokens: the tokens of clients that take episodes, each at least 16 characters long.
         host, port: where to listen; port 0 takes any free one.
-        silence_s: an episode without a request for this long is ended, and scored as it stands. An episode without
+        silence_s: an episode without a request for this long is ended, and scored as it is. An episode without
             any request counts as failed.
         max_connections: the maximum number of open connections.
     Raises: MissingExtraError without the extra `serve`.

@@ -30,7 +30,7 @@ class AgentProgram:
     AGENTGYM_MCP_URL (the tools). It runs with the rights of this process, in an empty folder that is deleted after it.
 
     Attributes:
-        command: the program and its arguments; `{task}` in an argument stands for the task's text.
+        command: the program and its arguments; `{task}` in an argument is replaced by the task's text.
         environment: further variables. It inherits only the variables named in `_own_variables`, such as PATH.
     Raises: AgentGymError for an empty command.
     """

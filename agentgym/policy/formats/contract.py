@@ -97,7 +97,7 @@ class Malformed(Exception):
 
 
 def malformed_call(index: int, problem: str, example: str, name: str = "") -> Call:
-    """Return a Call that stands for a malformed call and carries its error.
+    """Return a Call that represents a malformed call and carries its error.
 
     Args:
         index: position among the calls of the message.

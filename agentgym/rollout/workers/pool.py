@@ -67,7 +67,7 @@ class FinishedEpisode:
 class WorkerPool:
     """Plays the jobs of one run, `concurrency` of them at once, without waiting for whole batches.
 
-    If a reward judges groups, an episode is held back until its group is complete and judged; other episodes go on.
+    If a reward judges groups, an episode is held back until its group is complete and judged; other episodes continue.
 
     Args:
         rollout: says where episodes are played, how many at once, and when failures end the run.

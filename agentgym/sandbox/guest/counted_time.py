@@ -55,7 +55,7 @@ class CountedTime:
         """Count the time since the last call.
 
         Args:
-            is_ready: whether the code runs, or waits for nothing but a processor. cpu_s: all processor seconds used so
+            is_ready: whether the code runs, or waits only for a processor. cpu_s: all processor seconds used so
                 far.
         """
         seconds = max(min(now, self.due) - self._last, 0.0)

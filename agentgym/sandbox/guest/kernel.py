@@ -1,6 +1,6 @@
 """The Linux calls that Python does not offer, through ctypes. Every failure is an OSError that names the call.
 
-Hand-written, because the guest may use nothing but the standard library of any Python from 3.9 on.
+Hand-written, because the guest may use only the standard library of any Python from 3.9 on.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def run_session(most: int) -> NoReturn:
 
     Code that does not come with its request is in a file in memory, which guest and session share. Passing a
     file each time would fail when other sandboxes of the same user have many descriptors in transit.
-    Agent code shares this process and may forge replies; a reply holds no more than an exit code.
+    Agent code shares this process and may forge replies; a reply contains only an exit code.
     """
     _become_interpreter()
     namespace = _fresh_main()

@@ -21,7 +21,7 @@ _IP, _SOCKET, _TCP, _UDP, _IPV6, _UDPLITE, _TLS = 0, 1, 6, 17, 41, 136, 282
 
 
 def _numbers(*parts: int | tuple[int, int]) -> frozenset[int]:
-    """Return a set of numbers; a pair stands for the range from its first number to its last."""
+    """Return a set of numbers; a pair means the range from its first number to its last."""
     ranges: Iterable[Iterable[int]] = (
         (part,) if isinstance(part, int) else range(part[0], part[1] + 1) for part in parts
     )

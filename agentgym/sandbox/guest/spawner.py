@@ -2,7 +2,7 @@
 
 For each sandbox the host sends one datagram with two descriptors: the guest's end of the control socket, and the far
 end of a lifeline. The spawner replies on the lifeline alone: an error if no sandbox was created, and end-of-file once
-nothing of the sandbox is left. When the host closes its end, the sandbox is killed. A layer is requested in the same
+no part of the sandbox is left. When the host closes its end, the sandbox is killed. A layer is requested in the same
 way, with its archive in place of the control socket; its builder is created like a sandbox, and has ended when the
 layer is finished.
 """

@@ -19,7 +19,7 @@ from . import kernel
 
 # the error number to ignore (or 0), the call's number, its six arguments
 Syscall = tuple[Any, ...]
-PREVIOUS_RESULT: Any = ...  # stands, as a first argument, for the result of the previous call
+PREVIOUS_RESULT: Any = ...  # as a first argument, it means the result of the previous call
 
 _NUMBERS = {  # x86-64
     "write": 1, "poll": 7, "ioctl": 16, "socket": 41, "chdir": 80, "fchdir": 81, "mkdir": 83, "chmod": 90,

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from . import frames, identity, jobs, kernel, server, syscalls
 
 _CALLS = 12  # Python 3.11 specialises an instruction after eight executions
-_MAX_DESCRIPTORS = 64  # an old Python closes each descriptor by a call of its own
+_MAX_DESCRIPTORS = 64  # an old Python closes each descriptor by a separate call
 _CALL = {"op": "python", "timeout": 60.0, "limit": 4096, "fds": 0}
 
 

@@ -103,7 +103,7 @@ class SpawnerProcess:
                     *arguments,
                 ],
                 {**python_environment(packages=False), **LINKED},
-                setsid=True,  # Ctrl-C in the terminal is for the host alone
+                setsid=True,  # Ctrl-C in the terminal must only reach the host
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
                     (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),

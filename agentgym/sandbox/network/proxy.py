@@ -230,7 +230,7 @@ def _shut(listener: socket.socket) -> None:
 def environment_for(names: Literal[False] | tuple[str, ...]) -> dict[str, str]:
     """Return the environment variables that make programs use the proxy.
 
-    Addresses on the allow list are the host's, so they are reached through the proxy too.
+    Addresses on the allow list are in the host's network, so programs reach them through the proxy too.
     """
     if not names:
         return {}

@@ -24,7 +24,7 @@ class Tracker(Protocol):
     """
 
     def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
-        """Send one row. Raises: whatever its package raises."""
+        """Send one row. Raises: its package's errors."""
         ...
 
     def close(self, *, failed: bool) -> None:

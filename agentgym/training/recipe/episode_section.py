@@ -105,7 +105,7 @@ class EpisodeSection(Section):
     """Whether turns record the environment's state key. By default they do if the estimator or an audit reads it."""
     program: list[str] = []
     """The command of a program that plays each episode, in training and in every measurement, instead of our own loop.
-    It asks the policy over HTTP (docs/how-to/programs.md). `{task}` in it stands for the task."""
+    It asks the policy over HTTP (docs/how-to/programs.md). `{task}` in it is replaced by the task."""
     schedule: BudgetScheduleSection = BudgetScheduleSection()
     """Other budgets for training episodes, which change with the training step."""
     stop_if: list[str] = []

@@ -25,7 +25,7 @@ class StageSection(Section):
     `warm_start` for `imitate`, `train` for `reinforce`, else the kind."""
     options: dict[str, Any] = {}
     """Keys that replace those of [warm_start] for `imitate`, of [train] for `reinforce`, and of [evaluate] for
-    `evaluate` and `control`. Other kinds have options of their own."""
+    `evaluate` and `control`. Other kinds have their own options."""
 
     @property
     def given_name(self) -> str:

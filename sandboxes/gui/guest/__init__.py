@@ -1,4 +1,4 @@
 """The guest: runs in the sandbox beside Chromium, drives it, serves its pages and reads the pages' state.
 
-It needs nothing but the standard library of Python 3.9.
+It needs only the standard library of Python 3.9.
 """

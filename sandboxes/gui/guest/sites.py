@@ -64,7 +64,7 @@ class Site:
         return False
 
     def steps(self) -> tuple[int, int, int] | None:
-        """For an application with steps: return the numbers of steps taken, taken rightly, and in total."""
+        """For an application with steps: return the number of steps taken, taken correctly, and of all steps."""
         return None
 
     def outcome(self, tab: Tab, url: str) -> dict[str, Any]:

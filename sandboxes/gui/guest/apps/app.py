@@ -53,7 +53,7 @@ class App:
         raise NotImplementedError
 
     def steps(self) -> tuple[int, int, int] | None:
-        """For an application with steps: how many were taken, how many of them rightly, and how many there are."""
+        """For an application with steps: the number of steps taken, of those taken correctly, and of all steps."""
         return None
 
     def page(self, heading: str, body: str, note: str = "") -> str:

@@ -42,7 +42,7 @@ class Wizard(App):
         return {str(number): value for number, value in enumerate(self.state["values"], 1)}
 
     def steps(self) -> tuple[int, int, int]:
-        """Return how many steps were taken, how many of them rightly, and how many there are."""
+        """Return the number of steps taken, of those taken correctly, and of all steps."""
         steps, values = self.state["steps"], self.state["values"]
         right = sum(step["right"] == value for step, value in zip(steps, values))  # noqa: B905  Python 3.9
         return len(values), right, len(steps)
