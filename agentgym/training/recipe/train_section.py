@@ -202,7 +202,7 @@ class TrainSection(Section):
     signals: SignalsSection = SignalsSection()
     """Settings for computing the signals that the estimator requires."""
     optimiser: OptimiserSection = OptimiserSection()
-    """How the weights move."""
+    """The optimiser's settings."""
     objective: Annotated[str, Registered("objectives")] = "dr_grpo"
     """The loss, see `agentgym list objectives`; with options as in "topr(max_ratio=1.0)"."""
     terms: Annotated[dict[str, TermSection], Registered("loss_terms")] = {}
@@ -236,16 +236,16 @@ class TrainSection(Section):
     validate_stratum: str | None = None
     """Validate only tasks with this tag. By default all validation tasks may be drawn."""
     ends_with: Literal["last", "best"] = "last"
-    """The weights that the training ends with: those of the `last` step, or those of the `best` validation, the first
-    of equally good ones. The folder `checkpoints/best` has the latter in either case."""
+    """The final weights of the training: those of the `last` step, or those of the `best` validation, the first of
+    equally good ones. The folder `checkpoints/best` always contains the latter."""
     until_success: Share | None = None
     """Stop as soon as success on validation tasks reaches this share. By default all steps are taken."""
     sampler: Annotated[str | None, Registered("samplers")] = None
     """The sampler that chooses the tasks of a step, for example "curriculum(window=4)", see `agentgym list samplers`.
     By default the tasks are shuffled."""
     gather: Annotated[list[str], Registered("gatherers")] = []
-    """Wrappers of how groups are played, innermost first, for example ["max_variance(factor=2)"], see `agentgym list
-    gatherers`."""
+    """Wrappers of the gatherer that plays the groups, innermost first, for example ["max_variance(factor=2)"], see
+    `agentgym list gatherers`."""
     tasks_of: str | None = None
     """Train on the tasks made by the earlier stage of this name, for example a stage of the kind `generate`."""
     staleness: Annotated[int, Field(ge=0)] = 0
