@@ -55,6 +55,9 @@ Exclusion = Callable[[Any, TrainingPlan], str]
 class PlannedPart:
     """Base of the parts of a recipe that check their own compatibility with the rest of the recipe.
 
+    A recipe is checked before the run has a policy, so what is made of the policy, such as critics or a copy of the
+    weights, is a training part beside the planned one: `PlannedSignals` and `Signals`.
+
     Attributes:
         excludes: checks for conflicts with other parts of the recipe.
     """

@@ -80,11 +80,7 @@ class TrlGeneration(PlannedPart):
 
 
 class PlannedHook(PlannedPart):
-    """The logit hook of [policy], whose masks both the sampler and the trainer must apply.
-
-    It is not the training part `TrainedHook`: a recipe is checked before the run has a policy, while the part saves
-    and restores the maker of hooks that learn.
-    """
+    """The logit hook of [policy], whose masks both the sampler and the trainer must apply."""
 
     @override
     def requires(self, plan: TrainingPlan) -> Iterator[str]:

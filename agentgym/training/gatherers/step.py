@@ -14,10 +14,6 @@ from agentgym.trajectory import PromptAddition
 from agentgym.trajectory.record import Trajectory
 
 
-def _no_more_tasks(count: int, further: int) -> Sequence[Task]:
-    return []
-
-
 @dataclass(frozen=True, slots=True)
 class StepRequest:
     """A training step's request to a gatherer.
@@ -40,7 +36,7 @@ class StepRequest:
     label: str
     group_size: int
     progress: float | None = None
-    more_tasks: Callable[[int, int], Sequence[Task]] = _no_more_tasks
+    more_tasks: Callable[[int, int], Sequence[Task]] = lambda count, further: ()
     assist: Callable[[Task, int, int], PromptAddition | None] | None = None
 
     def with_config(self, **changes: Any) -> StepRequest:

@@ -1,8 +1,7 @@
 """Applies the output layer only to the trained tokens.
 
 TRL's fused head does so only on GPUs with Triton. Elsewhere it projects every position onto the vocabulary, including
-prompts, results and padding. On two cores, this module reduced the time for the gradient of six episodes of 380 tokens
-with SmolLM2-135M from 14.0 s to 7.8 s.
+prompts, results and padding.
 """
 
 from __future__ import annotations

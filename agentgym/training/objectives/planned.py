@@ -177,11 +177,7 @@ def _conflicts_of_shares(train: TrainSection) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class PlannedReference(PlannedPart):
-    """The reference model of [train.reference], which some loss must read. `losses`: the recipe's losses.
-
-    It is not the training part `Reference`: a recipe is checked before the run has a policy, while the part holds a
-    copy of its weights.
-    """
+    """The reference model of [train.reference], which some loss must read. `losses`: the recipe's losses."""
 
     losses: Sequence[PlannedLoss]
 

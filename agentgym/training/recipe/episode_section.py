@@ -123,9 +123,7 @@ class EpisodeSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _pool_for_docker(cls, table: Any) -> Any:
-        """Keep a pool of containers by default: making a container takes half a second, which is a third of the wall
-        time of an episode that uses one.
-        """
+        """Keep a pool of containers by default: making one takes a third of the wall time of an episode."""
         return {"pool": 8, **table} if isinstance(table, dict) and table.get("backend") == "docker" else table
 
     @model_validator(mode="after")

@@ -65,7 +65,8 @@ class PolicySection(LoadOptions):
         if self.path is not None and self.tiny is not None:
             raise ValueError(f"policy.path = {self.path!r} and [policy.tiny] are both given: leave out one of them")
         if self.tiny:
-            of_files = [name for name in ("lora", *LoadOptions.model_fields) if getattr(self, name) != _default(name)]
+            default = {name: field.get_default() for name, field in type(self).model_fields.items()}
+            of_files = [name for name in ("lora", *LoadOptions.model_fields) if getattr(self, name) != default[name]]
             if of_files:
                 raise ValueError(
                     f"policy.{of_files[0]} applies only to a model loaded from policy.path: leave it out with "
@@ -83,7 +84,3 @@ class PolicySection(LoadOptions):
         options = super().load_options()
         in_full = self.lora is None and self.dtype == "auto"
         return options.model_copy(update={"dtype": "float32"}) if in_full else options
-
-
-def _default(name: str) -> Any:
-    return PolicySection.model_fields[name].get_default()

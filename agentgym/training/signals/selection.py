@@ -24,11 +24,7 @@ ENVIRONMENT_METHODS = {"state_keys": Environment.state_key, "potentials": Enviro
 
 @dataclass(frozen=True, slots=True)
 class PlannedSignals(PlannedPart):
-    """The signals that the estimator of a recipe requires, and the options of [train.signals].
-
-    It is not the training part `Signals`: a recipe is checked before the run has a policy, while the part holds the
-    providers, whose critics and second models are made from that policy.
-    """
+    """The signals that the estimator of a recipe requires, and the options of [train.signals]."""
 
     estimator: Estimator
 

@@ -26,7 +26,7 @@ def planned_stages(recipe: Recipe) -> list[PlannedStage]:
     for base_name, section in _unrolled(recipe.stages):
         stage = replace(_planned(recipe, section), base_name=base_name, earlier=tuple(planned))
         if (reader := stage.reads_episodes) is not None:
-            players = [earlier for earlier in planned if earlier.stage.plays]
+            players = [(each.name, each.base_name) for each in planned if each.stage.plays]
             stage = replace(stage, sources=tuple(sources_of(reader, stage.name, players)))
         if stage.stage.section == "train" and (maker := stage.recipe.train.tasks_of):
             stage = replace(stage, tasks_of=_maker_of_tasks(maker, stage.name, planned))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from agentgym.errors import RecipeError
 from agentgym.policy.contract import Renderer
@@ -57,26 +57,13 @@ class EpisodeSource:
     is_earlier: bool = False
 
 
-class NamedStage(Protocol):
-    """The names of a stage, in the run and in the recipe."""
-
-    @property
-    def name(self) -> str:
-        """Return the name with the number of the round."""
-        ...
-
-    @property
-    def base_name(self) -> str:
-        """Return the name in the recipe."""
-        ...
-
-
-def sources_of(section: ReadsEpisodes, name: str, players: Sequence[NamedStage]) -> list[EpisodeSource]:
+def sources_of(section: ReadsEpisodes, name: str, players: Sequence[tuple[str, str]]) -> list[EpisodeSource]:
     """Return the sources of the episodes that a section names.
 
     Args:
         name: the name of the stage that reads the episodes.
-        players: the earlier stages whose episodes the ledger stores.
+        players: the earlier stages whose episodes the ledger stores: their names in the run, with the number of the
+            round, and in the recipe.
     Raises: RecipeError for a name without episodes, or if the section names none and no earlier stage played any.
     """
     names = section.episodes
@@ -86,7 +73,7 @@ def sources_of(section: ReadsEpisodes, name: str, players: Sequence[NamedStage])
                 f"The stage {name!r} has no episodes to learn from. Put a stage `collect` before it, or name some in "
                 "its option `episodes`, for example ['runs/other:train']."
             )
-        names = [players[-1].base_name]
+        names = [players[-1][1]]
     sources: list[EpisodeSource] = []
     for text in names:
         sources += [_other_run(text, name, section)] if ":" in text else _of_this_run(text, name, players, section)
@@ -117,16 +104,18 @@ def _other_run(text: str, name: str, section: ReadsEpisodes) -> EpisodeSource:
     return EpisodeSource(label, run)
 
 
-def _of_this_run(text: str, name: str, players: Sequence[NamedStage], section: ReadsEpisodes) -> list[EpisodeSource]:
+def _of_this_run(
+    text: str, name: str, players: Sequence[tuple[str, str]], section: ReadsEpisodes
+) -> list[EpisodeSource]:
     """Return the episodes of the last stage with a name, and of earlier rounds if the section mixes them in."""
-    named = [stage for stage in players if text in (stage.name, stage.base_name)]
+    named = [in_run for in_run, in_recipe in players if text in (in_run, in_recipe)]
     if not named:
-        known = [stage.base_name for stage in players]
+        known = [in_recipe for _, in_recipe in players]
         close = get_close_matches(text, known, n=1)
         hint = f"Did you mean {close[0]!r}?" if close else f"Such stages: {', '.join(dict.fromkeys(known)) or 'none'}."
         raise RecipeError(f"The stage {name!r} names the episodes {text!r}, but no earlier stage plays them. {hint}")
     rounds = named if section.earlier_rounds else named[-1:]
-    return [EpisodeSource(_label_of(stage.name, section), is_earlier=stage is not named[-1]) for stage in rounds]
+    return [EpisodeSource(_label_of(stage, section), is_earlier=stage != named[-1]) for stage in rounds]
 
 
 def _label_of(stage: str, section: ReadsEpisodes) -> str:
@@ -292,13 +281,11 @@ def finished_of(ledger: Path, label: str) -> list[Trajectory]:
 
 def _with_tokens(trajectory: Trajectory, renderer: Renderer, run: str) -> Trajectory:
     """Return the episode with its own token ids; tokenise it if it has none or another run's prompt differs."""
-    prompt = trajectory.prompt_ids
-    if not all(turn.token_ids for turn in trajectory.turns) or (run and prompt != _prompt(trajectory, renderer)):
+    has_tokens = all(turn.token_ids for turn in trajectory.turns)
+    if has_tokens and run:
+        has_tokens = trajectory.prompt_ids == renderer.prompt(trajectory.opening, schemas_of(trajectory))
+    if not has_tokens:
         tokenise(trajectory, renderer)
     if run:
         trajectory.id = f"{run}:{trajectory.id}"
     return trajectory
-
-
-def _prompt(trajectory: Trajectory, renderer: Renderer) -> list[int]:
-    return renderer.prompt(trajectory.opening, schemas_of(trajectory))
