@@ -12,8 +12,7 @@ from typing import Any
 from agentgym.errors import LedgerError
 from agentgym.evaluation.report.contents import Contents, read
 from agentgym.evaluation.report.credit_lines import read_credit
-from agentgym.evaluation.report.episode_data import Link, episode_data, image_at, run_of, token_data
-from agentgym.evaluation.report.rows import listed, siblings
+from agentgym.evaluation.report.episode_data import Link, episode_data, image_at, listed, run_of, siblings, token_data
 from agentgym.evaluation.report.run_data import run_data, run_summary
 from agentgym.evaluation.report.vocabulary import Vocabulary, tokenizer_file
 from agentgym.storage.reader import LedgerReader

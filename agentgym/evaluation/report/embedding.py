@@ -12,9 +12,8 @@ from typing import Any
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.report.contents import Contents
 from agentgym.evaluation.report.credit_lines import read_credit
-from agentgym.evaluation.report.episode_data import episode_data, token_data
+from agentgym.evaluation.report.episode_data import episode_data, listed, token_data
 from agentgym.evaluation.report.html import Html
-from agentgym.evaluation.report.rows import listed
 from agentgym.evaluation.report.run_data import run_data
 from agentgym.evaluation.report.vocabulary import Vocabulary, tokenizer_file
 from agentgym.storage.reader import LedgerReader

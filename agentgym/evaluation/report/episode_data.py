@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.report.credit_lines import LoggedCredit
-from agentgym.messages import Call, Content, ImagePart, Message, Result
+from agentgym.messages import Call, Content, ImagePart, Message, Result, StopReason
 from agentgym.rollout.environments import schemas_of
 from agentgym.storage.codec import provenance_to_json
 from agentgym.storage.failures import count_failures, turn_failures
@@ -274,3 +275,34 @@ def _number(value: float | None, digits: int | None = None) -> float | None:
     if value is None or not math.isfinite(value):
         return None
     return round(value, digits) if digits is not None else float(value)
+
+
+def listed(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return summaries for a page's list, with verdicts and failures by kind. Ids stay unchanged."""
+    return [_listed_row(row) for row in rows]
+
+
+def siblings(group: Sequence[Mapping[str, Any]], credit: Mapping[str, LoggedCredit]) -> list[dict[str, Any]]:
+    """Return the episodes of one task and run, each with its turns' advantages, or None without any."""
+    given = {name: list(logged.advantages) for name, logged in credit.items()}
+    return [row | {"credit": given.get(row["id"])} for row in listed(group)]
+
+
+def _listed_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    data = dict(row)
+    data["verdict"] = _verdict(row)
+    data["failures"] = json.loads(row["failures"]) if row["failures"] else {}
+    data["tags"] = [visible(tag) for tag in json.loads(row["tags"])] if row["tags"] else []
+    data["shown"] = visible(row["id"])
+    return data
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
+    """Return the verdict on an episode from its summary: as `verdict` in agentgym.evaluation.report.episode_data."""
+    if row["stop"] is None:
+        return "running"
+    if StopReason(row["stop"]).failed:
+        return "failed"
+    if row["success"] is None:
+        return "unjudged"
+    return "solved" if row["success"] >= 1 else "unsolved"

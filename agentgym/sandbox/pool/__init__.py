@@ -2,8 +2,7 @@
 
 pool.py        leases sandboxes and makes new ones        admission.py   decides which request is next, if there is room
 warm_set.py    the ready sandboxes of one spec            headroom.py    free memory, descriptors and processes
-lease.py       a sandbox while a caller holds it          tenant.py      the pool as the backend of one tenant
-stats.py       figures for logs
+lease.py       what callers hold: a sandbox, or a view    stats.py       figures for logs
 """
 
 from agentgym.moved import moved_names

@@ -1,14 +1,15 @@
-"""A sandbox on loan from a pool: passes calls through until the sandbox is closed or the lease runs out."""
+"""What callers of a pool hold: a sandbox on loan, or the pool as the backend of one tenant."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from agentgym.errors import SandboxDied
-from agentgym.sandbox.contract import Connection, ExecResult, Sandbox, Usage
+from agentgym.sandbox.contract import Backend, Capabilities, Connection, ExecResult, Running, Sandbox, Snapshot, Usage
+from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.wrapper import SandboxWrapper
 
 
@@ -93,3 +94,30 @@ class Lease(SandboxWrapper):
                 f"The pool closed this sandbox, because its lease of {self._lease_s:g} s ended. Close sandboxes that "
                 "are no longer needed, extend the lease of one that is, or give the pool a larger lease_s."
             ) from cause
+
+
+class TenantView:
+    """The backend that `Pool.for_tenant` returns.
+
+    Args:
+        pool: the pool that all tenants share.
+        lease: creates a sandbox of the pool for this tenant.
+    """
+
+    def __init__(self, pool: Backend, lease: Callable[..., Awaitable[Sandbox]]) -> None:
+        self._pool, self._lease, self.name = pool, lease, pool.name
+
+    async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
+        return await self._lease(spec, snapshot=snapshot)
+
+    async def probe(self) -> Capabilities:
+        return await self._pool.probe()
+
+    async def running(self) -> list[Running]:
+        return await self._pool.running()
+
+    async def clean(self) -> list[str]:
+        return await self._pool.clean()
+
+    async def close(self) -> None:
+        """Do nothing: all tenants share the pool, and its creator closes it."""

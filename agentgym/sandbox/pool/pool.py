@@ -22,9 +22,8 @@ from agentgym.errors import SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Backend, Capabilities, Running, Sandbox, Snapshot
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.pool.admission import Admission, Loop, Slot
-from agentgym.sandbox.pool.lease import Lease
+from agentgym.sandbox.pool.lease import Lease, TenantView
 from agentgym.sandbox.pool.stats import PoolStats, WaitTimes
-from agentgym.sandbox.pool.tenant import TenantView
 from agentgym.sandbox.pool.warm_set import WarmSet
 
 
