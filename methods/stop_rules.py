@@ -43,7 +43,8 @@ class Situation:
 
 
 class StopRule(EpisodeHook):
-    """Decides when an episode is hopeless, from the record and the state alone, so that a resumed run decides alike.
+    """Decides when an episode is hopeless, only from the record and the state, so that a resumed run decides in the
+    same way.
 
     It is not asked before turns that a branch repeats.
     """

@@ -134,7 +134,7 @@ def _fits(value: Any, accepted: Sequence[Any], kind: str, items: str | None) -> 
         return False
     named = _type_of(accepted)
     if type(value) is not expected or (named is not None and named is not expected):
-        return value in accepted  # a variable is accepted as the value
+        return value in accepted  # such as a variable's name, which may be accepted
     if expected is dict:
         return any(_dict_fits(value, each) for each in accepted if each != LEFT_OUT)
     if expected is list and of_items is dict:

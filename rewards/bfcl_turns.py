@@ -64,7 +64,7 @@ def _most_steps(episode: Trajectory) -> int:
 
 
 def _record_of(episode: Trajectory) -> list[tuple[str, list[str]]]:
-    """Return the turns in the last reply, which only the environment writes; none if something else ended the episode.
+    """Return the turns in the last reply, which only the environment writes; empty if something else ended the episode.
 
     Raises: ValueError, KeyError, TypeError for an unreadable record.
     """

@@ -188,7 +188,7 @@ def _same_values(left: Tree, right: Tree, tolerance: float) -> bool:
             if not _near(_value(left, point), _value(right, point), tolerance):
                 return False
         except (Unanswerable, ArithmeticError, ValueError):
-            continue  # one of them has no value at this point
+            continue  # one of the trees has no value at this point
         agreed += 1
         if agreed == POINTS:
             return True

@@ -113,7 +113,7 @@ def evaluate(
 
 
 def _with_progress(measure: Callable[..., Coroutine[Any, Any, Evaluation]], player: Agent) -> Evaluation:
-    """Play the tasks behind a progress bar."""
+    """Play the tasks, and show a progress bar."""
     from agentgym.training.monitoring.heartbeat import heartbeat
 
     with progress_bar() as progress:

@@ -68,7 +68,7 @@ def check(
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
-    """Check that a model's chat template and call format fit, and ask it for one call if its weights are at hand.
+    """Check that a model's chat template and call format fit, and ask it for one call if its weights are available.
 
     Ends with 0 if the model can be used, with 1 otherwise.
 

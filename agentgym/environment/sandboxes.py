@@ -71,7 +71,7 @@ class EnvironmentSandboxes(Sequence[Sandbox]):
 
     @property
     def image_digests(self) -> list[str]:
-        """Digests of the images that the sandboxes run on; none for the host's own programs."""
+        """Digests of the images that the sandboxes run on; empty for the host's own programs."""
         digests = {getattr(sandbox, "image_digest", "") for sandbox in self._open}
         return sorted(digests - {""})
 

@@ -127,7 +127,7 @@ class Collector(ABC, Generic[J, R]):
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._running, self._timer, self._settle = loop, None, None, 0
-            self._pending.clear()  # the event loop of the waiting tasks has ended, and so have they
+            self._pending.clear()  # the waiting tasks have ended with their event loop
         return loop
 
     def _look_soon(self, loop: asyncio.AbstractEventLoop) -> None:

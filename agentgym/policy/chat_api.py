@@ -45,7 +45,7 @@ class ChatApiPolicy(Policy):
             without tool support. Results are then sent in user messages.
         api_key_env: environment variable that holds the key; None sends no key.
         retry_policy: how long to try, see RetryPolicy.
-        connections: the most requests open at once.
+        connections: the maximum number of open requests.
         extra: further fields of the request, for example {"reasoning_effort": "low"}.
         omit: fields to leave out of the request and its messages, for servers that reject them, for example
             ("seed", "temperature", "top_p") or ("reasoning_content",).

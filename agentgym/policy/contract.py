@@ -211,10 +211,10 @@ class Policy:
         return {**({} if is_own else kept_arguments(self)), "name": self.name, **class_name}
 
     def episode_started(self, episode: str) -> None:
-        """Note that an episode begins, so that a batching policy knows how many requests to wait for."""
+        """Record that an episode begins, so that a batching policy knows how many requests to wait for."""
 
     def episode_ended(self, episode: str) -> None:
-        """Note that an episode is over, however it ended."""
+        """Record that an episode has ended, in whatever way."""
 
     async def close(self) -> None:
         """Free the model, sockets and threads."""

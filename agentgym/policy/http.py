@@ -99,7 +99,7 @@ class JsonEndpoint:
         base_url: for example http://127.0.0.1:8000, or unix:/path/of.sock for a socket of this machine.
         headers: sent with each request, never shown in an error.
         retry_policy: see RetryPolicy.
-        connections: the most connections open at once; further requests wait for one.
+        connections: the maximum number of open connections; further requests wait for one.
         jitter: randomises the pauses, so that a thousand clients do not retry at the same moment.
         check_server: called after a failed attempt. It raises PolicyError if the server is known to have ended, so that
             no request waits for it.

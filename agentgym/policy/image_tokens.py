@@ -21,7 +21,7 @@ _BEFORE, _AFTER = "qzBEFOREzq", "qzAFTERzq"
 
 
 class ImageTokens:
-    """Implements ImageEncoder over a processor of transformers (Qwen-VL, LLaVA, and others that are called alike).
+    """Implements ImageEncoder over a processor of transformers (Qwen-VL, LLaVA, and others with the same interface).
 
     Args:
         processor: has `tokenizer`, `image_processor`, `image_token_id`; called with text and images it repeats the

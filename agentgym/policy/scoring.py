@@ -12,7 +12,7 @@ from transformers.cache_utils import DynamicCache
 from agentgym.policy.prefill import columns_in_parts, part_tokens
 
 SCORED_AT_ONCE = 2**27
-"""The most logits computed at once; 1 GiB in float64."""
+"""The maximum number of logits computed at once; 1 GiB in float64."""
 
 
 def of_chosen(logprobs: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:

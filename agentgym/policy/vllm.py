@@ -52,7 +52,7 @@ class VllmPolicy(Policy):
         logit_hook, logit_hook_options: registered name and options of the hook that restricts sampling. The server must
             run with agentgym's logits processor (see docs/models.md). Scores are not restricted.
         retry_policy: how long to try, see RetryPolicy.
-        connections: the most requests open at once.
+        connections: the maximum number of open requests.
         server: the process behind `base_url`, if this process started it. Once the server has ended, requests fail at
             once, with the path and the end of its log.
         check_base: awaited with this policy before its first adapter is loaded; its errors pass through

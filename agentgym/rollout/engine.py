@@ -25,7 +25,7 @@ class EpisodePlayer(Protocol):
         ...
 
     def recorded(self, job: EpisodeJob) -> None:
-        """Note that an episode's end has been stored (in the ledger, if any): the end will not be requested again."""
+        """Record that an episode's end has been stored (in the ledger, if any). It will not be requested again."""
         ...
 
     def progress(self, job: EpisodeJob) -> tuple[int, str]:

@@ -216,7 +216,7 @@ async def close_environment(environment: Environment) -> str | None:
             cancellation = error
     if not closing.done():
         closing.cancel()
-        closing.add_done_callback(lambda done: done.cancelled() or done.exception())  # nothing else retrieves it
+        closing.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieves a possible error
         note = f"close() took longer than {CLOSE_S:g} s and was given up; something may be left behind"
     elif closing.cancelled():
         note = "close() was cancelled from within"

@@ -68,7 +68,9 @@ class EpisodeConfig:
     hooks: tuple[EpisodeHook, ...] = ()
 
     def provenance(self, seed: int, additions: tuple[PromptAddition, ...]) -> Provenance:
-        """Return what every episode records of this config. `seed`: the run's. `additions`: texts of every prompt."""
+        """Return the settings that every episode records. `seed`: the run's seed. `additions`: texts in every
+        prompt.
+        """
         return Provenance(
             agentgym=__version__,
             seed=seed,

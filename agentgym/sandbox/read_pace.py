@@ -33,7 +33,7 @@ class ReadPace:
         return _REST * owed_s if owed_s > 0 else 0.0
 
     def restart(self) -> None:
-        """Note that a message is complete: the next message has its own free reads."""
+        """Record that a message is complete. The next message has its own free reads."""
         self._spent_s = 0.0
 
 

@@ -251,7 +251,7 @@ def head_from_json(data: dict[str, Any], fetch: Fetch | None = None) -> Trajecto
 
 
 def row_to_json(row: Row, keep: Keep | None = None) -> dict[str, Any]:
-    """Return a row after the first, without its turns."""
+    """Return a further row of a trajectory as JSON data, without its turns."""
     opening = [message_to_json(message, keep) for message in row.opening]
     return {"opening": opening, "prompt_ids": row.prompt_ids, "tools": list(row.tools), "parent": row.parent}
 

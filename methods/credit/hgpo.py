@@ -34,7 +34,7 @@ def hgpo(
 
     Args:
         history: states before the current one in the longest history.
-        alpha: how strongly longer histories are weighted; 0 weighs all alike.
+        alpha: how strongly longer histories are weighted; 0 weights all equally.
         gamma: decay per turn. scale: "std" divides by the standard deviation at that level.
         ddof: delta degrees of freedom of this standard deviation.
         episode: add one more level, the episode's return compared over the group; weights are then (h + 1)^alpha

@@ -2,7 +2,7 @@
 
 This models the task sets whose tasks vary in horizon. Each turn does its part right or wrong, independently of others.
 An episode succeeds if all decisive turns are right. One *skill* may serve all turns (one logit, as for a network
-that treats all turns alike), or each turn may have its own skill.
+that treats all turns equally), or each turn may have its own skill.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SubtaskChain:
         decisive: the number of decisive turns, spread evenly; the others have no effect.
         feedback: how turns are rewarded. "dense": 1 / decisive for each decisive turn that is right, on that turn.
             "sparse": the same, but only at every quarter of the episode. "delayed": a quarter of the episode later.
-            "last", "even", "wrong": the same total on the last turn, on all turns alike, or half an episode late.
+            "last", "even", "wrong": the same total on the last turn, equally on all turns, or half an episode late.
             "misleading": 1 / turns for each turn, right or wrong. "outcome": nothing.
         noise: standard deviation of a number that is added to each turn's reward.
     """

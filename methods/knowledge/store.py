@@ -44,7 +44,7 @@ class KnowledgeOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """A snapshot of the knowledge. It never changes, so all episodes that begin with it are alike."""
+    """A snapshot of the knowledge. It never changes, so all episodes that begin with it know the same."""
 
     lessons: Mapping[str, Lesson]
     options: KnowledgeOptions

@@ -18,7 +18,7 @@ class ComparingSection(LearningSection):
 
 
 class PreferSection(ComparingSection):
-    """Options of `prefer`: learning from pairs of episodes, or of turns, of which one is better."""
+    """Options of `prefer`: learning from pairs in which one episode or turn is better."""
 
     loss: Literal["dpo", "dmpo", "kto"] = "dpo"
     """`dpo`; `dmpo`, which counts early turns more; or `kto`, which needs no pairs, only good and bad episodes."""

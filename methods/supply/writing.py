@@ -22,7 +22,7 @@ def write(
         tasks: tasks of the environment WRITING, which ask for the text.
         label: appended to the step's label.
         writer: the writing policy; by default the step's own policy.
-    Returns: a group for each task; none if every episode failed.
+    Returns: a group for each task; an empty list if every episode failed.
     """
     rollouts = step.rollouts.with_config(
         environment=WRITING,

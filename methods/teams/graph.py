@@ -73,7 +73,8 @@ def with_team_graph(
 
 
 class TeamGraph(Pipeline):
-    """An environment whose agent builds a team, which then does the task as a pipeline. Isolation: the environment's.
+    """An environment whose agent builds a team, which then does the task as a pipeline. Isolation: that of the
+    environment.
 
     First the agent is the `builder`, in a separate row: add_role(name), add_edge(source, target), done(). Then the
     roles work in an order in which each role comes after the roles that it reads, earlier added roles first; each is a

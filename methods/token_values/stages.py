@@ -172,7 +172,7 @@ def evaluate_reranked_stage(context: RunContext, learner: Learner, options: Eval
     check=_learnt_by("implicit_q", "conservative_q", "outcome_head"),
 )
 def evaluate_guided_stage(context: RunContext, learner: Learner, options: EvaluateGuidedSection) -> Learner:
-    """Measures on held-out tasks the policy whose tokens are sampled by values, as [evaluate] says."""
+    """Measures, on held-out tasks and according to [evaluate], the policy whose tokens are sampled by values."""
     hook_options = {
         "path": str(context.earlier_checkpoints[options.values]),
         "scale": options.scale,

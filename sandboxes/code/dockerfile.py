@@ -181,7 +181,9 @@ def _words(text: str) -> list[str]:
 
 
 def _json_words(text: str) -> list[str]:
-    """Return the words of an instruction in JSON form; none for other instructions, such as `[ -f x ] || touch x`."""
+    """Return the words of an instruction in JSON form; [] for other instructions, such as `[ -f x ] || touch
+    x`.
+    """
     try:
         words = json.loads(text) if text.startswith("[") else []
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""`agentgym/experts-v1`: a short question, to be answered at once or after asking a model, which costs something."""
+"""`agentgym/experts-v1`: a short question, to be answered directly or after asking a model, which has a price."""
 
 from __future__ import annotations
 

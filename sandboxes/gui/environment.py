@@ -230,7 +230,7 @@ class WebPages(Environment):
         return self._render(observed)
 
     async def _repeat_actions(self, crash: PageCrashed) -> None:
-        """Begin anew, and repeat all actions except the last, during which the page crashed.
+        """Reset, and repeat all actions except the last, during which the page crashed.
 
         A crash that the machine caused, for example because it ran out of memory, does not happen a second time.
 

@@ -130,7 +130,7 @@ class WebParameters:
         return cls(site, data, page, str(raw.get("folder", "")), seed, (viewport[0], viewport[1]), files, **own)
 
     def archives(self) -> tuple[bytes, ...]:
-        """Return the pages, or the application and its packages, as zips; none for a bundled application.
+        """Return the pages, or the application and its packages, as zips; empty for a bundled application.
 
         Raises: TaskError, also for a first page that is not in the folder; MissingExtraError.
         """

@@ -25,7 +25,7 @@ class SqlDuckDb(ReadOnlySqlEnvironment):
         memory_mib=512, processes=24, disk_mib=64, preload=("json", "re", "sqlite3", "csv", "threading", "duckdb")
     )
     disk_per_byte = 3.0  # the file, and one table as text
-    memory_per_byte = 8.0  # both files are in memory, and so are DuckDB's own tables
+    memory_per_byte = 8.0  # both files and DuckDB's own tables are in memory
     reward = "sql_execution"
     task_set = "sql/schemas-duckdb-v1"
     system = "Explore the DuckDB database, then submit one SELECT that answers the question."

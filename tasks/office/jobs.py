@@ -24,7 +24,7 @@ class OfficeJob:
 
 
 class Cabinet:
-    """Two folders with a sheet, a letter, a text and a picture, from which a job uses some."""
+    """Two folders with a sheet, a letter, a text and a picture, of which a job uses some."""
 
     def __init__(self, rng: random.Random, words: OfficeVocabulary) -> None:
         self.rng, self.words = rng, words

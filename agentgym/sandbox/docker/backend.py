@@ -98,7 +98,7 @@ class DockerBackend:
         self._sandboxes: weakref.WeakSet[GuestSandbox] = weakref.WeakSet()
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
-        """Create a sandbox, as `Backend.create` says."""
+        """Create a sandbox; see `Backend.create`."""
         with uncounted():
             guest = await self._create_guest(spec, snapshot)
         sandbox = GuestSandbox(spec, self.name, guest, lambda: self._create_guest(spec, snapshot))

@@ -19,7 +19,7 @@ LOOKS = 20  # per limit
 SHORTEST_S = 0.005
 _ROUNDING_S = 0.001
 _TICK_S = 0.01  # the unit in which the kernel reports processor time
-_IDLE = 0.05  # if at least this share of the processors is idle, the machine keeps no code from running
+_IDLE = 0.05  # if a larger share of the processors is idle, code could have run
 
 
 def longest_s(limit_s: float) -> float:

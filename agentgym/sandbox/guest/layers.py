@@ -103,7 +103,7 @@ class LayerStore:
         return mounts
 
     def finish(self, key: str, size: int) -> None:
-        """Note that a layer was built, and takes `size` bytes."""
+        """Record that a layer was built and takes `size` bytes."""
         self.layers[key].size, self.layers[key].ready = size, True
 
     def abandon(self, key: str) -> None:

@@ -68,7 +68,7 @@ class Prefork:
             self.drop()
 
     def call_ended(self, kind: str) -> None:
-        """Note that a call has ended and no other runs."""
+        """Record that a call has ended and no other call runs."""
         self._last_kind, self._last_end = kind, time.monotonic()
         delay_s = self._delays.get(kind, QUIET_S if PYTHON in self._delays else None)
         self._fork_at = None if delay_s is None else self._last_end + delay_s

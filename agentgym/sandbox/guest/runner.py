@@ -321,7 +321,7 @@ class Runner:
         self._call_ended(_SESSION)
 
     def _session_ended(self, session: Session) -> None:
-        """Note that the session's process has ended."""
+        """Record that the session's process has ended."""
         if session.call is not None:
             self._finish(session.call)
             return

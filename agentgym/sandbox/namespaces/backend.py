@@ -75,7 +75,7 @@ class NamespacesBackend:
         weakref.finalize(self, _end_spawners, self._spawners)
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
-        """Create a sandbox, as `Backend.create` says."""
+        """Create a sandbox; see `Backend.create`."""
         with uncounted():
             guest = await self._create_guest(spec, snapshot)
         sandbox = GuestSandbox(spec, self.name, guest, lambda: self._create_guest(spec, snapshot))

@@ -162,7 +162,7 @@ class Admission:
             return None if self._queue or self._shortage(cost_mib) else self._take_slot(cost_mib)
 
     def release(self, slot: Slot) -> None:
-        """Note that the sandbox of a slot has ended. May be called twice."""
+        """Record that the sandbox of a slot has ended. May be called twice."""
         with self._lock:
             if slot in self.slots:
                 self.slots.discard(slot)

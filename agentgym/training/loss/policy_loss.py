@@ -247,7 +247,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         return loss
 
     def _parts_of_others(self) -> list[LossPart]:
-        """Split the other players' episodes that a loss reads into parts; none in evaluation."""
+        """Split the other players' episodes that a loss reads into parts; there are none in evaluation."""
         parts: list[LossPart] = []
         read = {kind for needs in self._needs_by_name().values() for kind in needs.rows if self.model.training}
         for kind, others in self._other_rows.items():

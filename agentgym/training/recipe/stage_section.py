@@ -75,7 +75,7 @@ class CollectSection(Section):
     or a registered policy with its options, for example "chat_api(base_url='http://localhost:8000/v1',
     model='teacher')". Episodes without token ids get the ids that the policy being trained would have written."""
     trees: bool = False
-    """Grow each group as a tree, as train.signals says, so that episodes share their first turns."""
+    """Grow each group as a tree, according to train.signals, so that episodes share their first turns."""
     search: str = ""
     """Let the policy search over the turns of each episode, such as "mcts(nodes=64)"; see docs/stages.md. The complete
     episodes of each tree are judged and stored, with each node's value at the turn that leaves it."""

@@ -43,7 +43,7 @@ class ReplaySection(Section):
     """How many turns are kept, the last ones."""
     half_life: Positive | None = None
     """The age, in optimiser steps of the policy, at which a turn is drawn half as often as a new one. By default all
-    turns are drawn alike."""
+    turns are equally likely."""
     follow: Share = 0.1
     """The fraction, 0 to 1, by which the critic's slow copy moves towards the critic after each step of the critic."""
     weighted: bool = True
@@ -327,7 +327,7 @@ class TrainSection(Section):
 
     @property
     def stream_key(self) -> str:
-        """The key and its value because of which episodes are played in the background."""
+        """The key, with its value, that makes episodes be played in the background."""
         return f"train.staleness = {self.staleness}" if self.staleness else f"group_quorum = {self.group_quorum}"
 
     @property

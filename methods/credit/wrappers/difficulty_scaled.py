@@ -47,7 +47,7 @@ def difficulty_scaled(
 
     Args:
         component: the name of an outcome component; give it the weight 0 in the reward.
-        strength: how much more a never solved task counts than an always solved one; 0 weighs all alike.
+        strength: how much more a never solved task counts than an always solved one; 0 weights all equally.
         gap: whether groups with similar outcomes count less.
     Returns: as the wrapped estimator; with `strength = 0.0` exactly its advantages.
     Raises: CreditError if a group's outcomes lack the component.

@@ -51,7 +51,7 @@ class Output:
         return bool(bytes(self).strip())
 
     def __str__(self) -> str:
-        """Return the beginning and the end of the output: one of them says why a program failed."""
+        """Return the beginning and the end of the output, which usually tell why a program failed."""
         text = bytes(self).decode("utf-8", "replace").strip()
         return (f"{text[:400]} ... {text[-400:]}" if len(text) > 850 else text) or "it printed nothing"
 

@@ -87,8 +87,8 @@ class Mutation:
 
 
 def mutations(source: str) -> Iterator[Mutation]:
-    """Return every bug that the rules find in a source, in order; none if the source is not Python. Check with
-    `Mutation.parses` whether the mutated source is valid Python.
+    """Return every bug that the rules find in a source, in order; there are none if the source is not Python. Check
+    with `Mutation.parses` whether the mutated source is valid Python.
     """
     try:
         tree = ast.parse(source)

@@ -102,7 +102,7 @@ class Trials:
         return self._finished(bug, patch, fix, prompt, failing)
 
     def _failing(self, verdict: PatchVerdict | None, tests: Sequence[str] | set[str]) -> list[str]:
-        """Return the failed tests; none if no test ran, or if more failed than a task may have."""
+        """Return the failed tests; an empty list if no test ran, or if more failed than a task may have."""
         if verdict is None or not verdict.outcomes:
             return []
         failing = sorted(test for test in tests if not verdict.passed(test))
