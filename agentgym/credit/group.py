@@ -1,5 +1,5 @@
 """A group: the trajectories of one task, as the signals from which credit is computed."""
-# ruff: noqa: RUF009 - `_signal` returns a dataclasses.field, nothing that groups would share
+# ruff: noqa: RUF009 - `_signal` returns a new dataclasses.field, which groups do not share
 
 from __future__ import annotations
 

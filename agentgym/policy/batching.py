@@ -218,7 +218,7 @@ class Batcher(Collector[J, R]):
                 if not waiting.future.done():
                     waiting.future.set_exception(_as_policy_error(error))
             return
-        for waiting, result in zip(batch, results, strict=False):  # fewer results if nobody waits
+        for waiting, result in zip(batch, results, strict=False):  # fewer results if no request waits
             if not waiting.future.done():
                 waiting.future.set_result(result)
 

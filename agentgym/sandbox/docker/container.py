@@ -21,7 +21,7 @@ from agentgym.sandbox.namespaces.spawner import python_environment
 from agentgym.sandbox.network.proxy import environment_for
 
 _MIB = 2**20
-_GUEST_MEMORY = 32 * _MIB  # reserved for the guest, so that files alone can never starve it
+_GUEST_MEMORY = 32 * _MIB  # reserved for the guest, so that files in memory cannot use it up
 _KERNEL_MEMORY, _KERNEL_THREADS = 128 * _MIB, 128  # memory and threads for a runtime's own kernel
 _PAGE = 4096
 _PENDING_SIGNALS = 1024  # signals and timers of all containers together, because the kernel counts them per user

@@ -94,7 +94,9 @@ class Spawner:
         self.memory, self.own_oom_score = boot.own_memory(), int(kernel.read_from("/proc/self/oom_score_adj"))
         gc.collect()
         gc.freeze()
-        self.zygote = zygote.Zygote(self.own_handle, self.cgroups.descriptors())  # before any request is known here
+        self.zygote = zygote.Zygote(
+            self.own_handle, self.cgroups.descriptors()
+        )  # before this process has received any request
 
     def run(self) -> None:
         """Serve until the host, the process that started this one, or the zygote has ended."""

@@ -40,7 +40,7 @@ from agentgym.sandbox.rootfs.store import HOST_IMAGE, RootFilesystem, prepare_ro
 from agentgym.sandbox.time_limit import uncounted
 
 _MIB = 2**20
-_GUEST_MEMORY = 32 * _MIB  # reserved for the guest, so that files alone can never starve it
+_GUEST_MEMORY = 32 * _MIB  # reserved for the guest, so that files in memory cannot use it up
 _CREATE_S = 30.0
 _LAYER_TRIES = 3
 _LEAST_INODES = 64
@@ -245,7 +245,9 @@ class NamespacesBackend:
 
 
 def _two_pairs() -> tuple[tuple[socket.socket, socket.socket], tuple[socket.socket, socket.socket]]:
-    """Return socket pairs: a stream to the guest, and messages from the spawner. Raises: OSError; none stays open."""
+    """Return socket pairs: a stream to the guest, and messages from the spawner. Raises: OSError, after closing all of
+    them.
+    """
     stream = socket.socketpair()
     try:
         return stream, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
