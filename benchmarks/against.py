@@ -1,8 +1,8 @@
 """Compares the overhead of two checkouts in one run: `python benchmarks/overhead.py --against CHECKOUT`.
 
-Each checkout has a process of its own, which measures one row at a time by the checkout's own benchmarks/overhead.py.
+Each checkout has its own process, which measures one row at a time by the checkout's own benchmarks/overhead.py.
 The two take turns, so that other load on the machine slows both alike; the best of many short slices is compared.
-Processes are started afresh a few times, because the memory layout of a process alone can make it some per cent slower.
+Processes are started afresh a few times, because a process's memory layout can make it a few per cent slower.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Slice:
     """One row of the comparison, measured for about a third of a second at a time.
 
     Attributes:
-        measure: takes the checkout's `overhead` module, and returns a figure.
+        measure: called with the checkout's `overhead` module, returns a figure.
         per_round: number of slices in each round; fewer for slices that must be long.
         is_rate: whether more is better; otherwise the figure is a cost.
     """

@@ -2,10 +2,10 @@
 
     make setup-cluster && python benchmarks/cluster.py [--nodes 2] [--at-once 16] [--episodes 64] [--rounds 5]
 
-The nodes are simulated on this host, so they share its processors: the ratio says what the way over Ray costs, not what
-more hosts give. Oracles of bundled task sets play, one with sandboxes and one in memory. The calls are `exec true`, one
-after the other in each sandbox. Then one host is frozen, and it is said after how long that was noticed. At the end new
-weights are published, against Ray's put and get of the same.
+The nodes are simulated on this host, so they share its processors: the ratio shows the cost of Ray, not the gain by
+more hosts. Oracles of bundled task sets play, one with sandboxes and one in memory. The calls are `exec true`, one
+after the other in each sandbox. Then one host is frozen, and the time until this is noticed is measured. Finally,
+publishing new weights is compared with Ray's put and get of the same weights.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ async def measure_silence(sandbox: HostedSandbox) -> None:
 
 
 def measure_publish(address: str, rounds: int) -> None:
-    """New weights for a sampler in this process, and in a folder for a server to read, against Ray's put and get."""
+    """Compare publishing weights, to a sampler in this process and to a folder for a server, with Ray's put and get."""
     connect(address)
     ray, tokenizer = import_ray(), make_tokenizer(["count"], vocab_size=300)
     trained, sampled = (make_model(tokenizer, seed=seed, **MODEL) for seed in (0, 1))

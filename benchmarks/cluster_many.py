@@ -1,10 +1,11 @@
-"""Thousands of episodes at once on a simulated Ray cluster: what a turn costs beside others, and memory per episode.
+"""Thousands of episodes at once on a simulated Ray cluster: the cost of a turn among others, and the memory per
+episode.
 
     make setup-cluster && python benchmarks/cluster_many.py [--nodes 2] [--rounds 3]
 
-All episodes of a level wait at their first turn until all others have come to theirs: so many environments, and where
-they have one, so many sandboxes exist then, and memory is read. Oracles play, and the nodes share this host with the
-driver. A turn's cost is the time of a round over its turns, with what its episode's beginning, judge and end take.
+All episodes of a level wait at their first turn for all others, so that all environments, with their sandboxes, exist
+when memory is read. Oracles play, and the nodes share this host with the driver. A turn's cost is the time of a round
+divided by its turns, including the beginning, judge and end of episodes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ LEVELS = {"text/number-guess-v1": (16, 128, 512, 2000), "sql/store-v1": (16, 128
 """Numbers of concurrent episodes, by task set. The first set is in memory, the second has a sandbox per episode."""
 FLAT_WITHIN, FLAT_UP_TO = 1.5, 512
 SAYS_SOMETHING = 512
-"""The fewest episodes whose memory is reported: with fewer, other programs change the figure by more."""
+"""The least number of episodes whose memory is reported: with fewer, other programs affect the figure too much."""
 
 
 class Gate:

@@ -1,11 +1,11 @@
-"""Which ways of training go together: full weights or LoRA, a KL term, several iterations, processes, and who samples.
+"""Which ways of training can be combined: full weights or LoRA, a KL term, iterations, processes, and samplers.
 
     python benchmarks/combinations.py [--vllm .venv-vllm/bin/python]
 
-Every combination is a run of its own through the command line, from one checkpoint that can play a guessing game a
-little; "vllm, fsdp" shares out the weights over the processes. A row says whether it ran, how far sampled and
-recomputed log-probabilities were apart at most (in nats), and, for two processes that sample by transformers, how far
-the weights ended from those of one process, which plays the same episodes. Takes a quarter of an hour with vLLM and
+Every combination is a separate run of the command line, from one checkpoint that sometimes wins a guessing game; "vllm,
+fsdp" shards the weights over the processes. A row shows whether it ran, the largest difference of sampled and
+recomputed log-probabilities (in nats), and, for two processes that sample by transformers, the distance of the final
+weights from those of one process, which plays the same episodes. Takes a quarter of an hour with vLLM and
 five minutes without.
 """
 
@@ -39,7 +39,7 @@ WARM_START = {"demonstrations": 100, "steps": 60, "batch_size": 16, "validate_ev
 
 
 def train(recipe: dict[str, object], folder: Path, processes: int) -> str:
-    """Run a recipe by the command line. Returns: "" or the first line that says what went wrong."""
+    """Run a recipe by the command line. Returns: "" or the first line of the error."""
     file = folder.with_suffix(".toml")
     file.write_text(tomli_w.dumps(recipe))
     launcher = ["-m", "torch.distributed.run", "--nproc_per_node", str(processes)] if processes > 1 else []

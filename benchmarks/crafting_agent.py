@@ -1,4 +1,4 @@
-"""A scripted agent of `agentgym/text-craft-v1` that knows only what it reads: looked up, or offered by a store."""
+"""A scripted agent of `agentgym/text-craft-v1` that knows only what it looks up or a store offers."""
 
 from __future__ import annotations
 

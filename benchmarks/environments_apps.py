@@ -1,7 +1,8 @@
-"""How fast the apps answer: the oracle's calls through `Environment.call`, beside the same functions called bare.
+"""How fast the apps answer: the oracle's calls through `Environment.call`, compared with direct calls of the same
+functions.
 
-`python benchmarks/environments_apps.py` prints the table, what a reset takes, and the memory of 64 environments;
-`measure` is what benchmarks/environments.py asks. Bare means: the app's Python function on the same records, and its
+`python benchmarks/environments_apps.py` prints the table, the time of a reset, and the memory of 64 environments;
+benchmarks/environments.py calls `measure`. A direct call is the app's Python function on the same records, and its
 answer as JSON text, without the check of arguments, the counters and the result.
 """
 

@@ -1,7 +1,8 @@
-"""Sandboxed executions of the code environments per CPU-second, beside a bare subprocess that does the same work.
+"""Sandboxed executions of the code environments per CPU-second, compared with a plain subprocess that does the same
+work.
 
 `python benchmarks/environments.py --only code`, or this file alone. CPU seconds are those of this process and of every
-process of the sandboxes, making and ending them included.
+process of the sandboxes, including creation and end.
 """
 
 from __future__ import annotations

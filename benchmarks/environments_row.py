@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """How fast one environment steps, beside the bare thing it wraps, both measured in the same run.
+    """The speed of one environment and of the bare engine that it wraps, both measured in the same run.
 
     Attributes:
         name: Environment id, with what was measured where it is not obvious ("agentgym/sql-v1 query").

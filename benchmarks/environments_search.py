@@ -4,7 +4,7 @@
     python benchmarks/environments_search.py --passages 50000    # the same, small
 
 The passages are generated: words drawn from a Zipf law over 200,000 made-up ones, about 60 a passage. Queries are words
-of a passage drawn at random, so that they mix rare words with common ones, as questions do. Everything lies in
+of a passage drawn at random, so that they mix rare words with common ones, as questions do. Everything is stored in
 $AGENTGYM_CACHE.
 """
 

@@ -1,4 +1,4 @@
-"""How fast the SQL environments step, beside the bare engine called in the same process."""
+"""How fast the SQL environments step, compared with the bare engine in the same process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How fast the text worlds step: the oracle's calls through `Environment.call`, resets counted.
 
-`python benchmarks/environments_text.py` prints the table; `measure` is what benchmarks/environments.py asks.
-FrozenLake is set against Gymnasium's own in the same run, one step a call on both sides.
+`python benchmarks/environments_text.py` prints the table; benchmarks/environments.py calls `measure`. FrozenLake is
+compared with Gymnasium's in the same run, with one step per call.
 """
 
 from __future__ import annotations

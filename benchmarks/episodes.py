@@ -1,4 +1,4 @@
-"""What an episode costs here and in other frameworks: the same eight tool calls, a script for a model, side by side.
+"""The cost of an episode here and in other frameworks: the same eight tool calls, with a script as the model.
 
     make bench-peers                      # once: the other frameworks, each in an environment of its own
     python benchmarks/episodes.py [--episodes 100] [--rounds 3] [--peers .venv-peers]

@@ -3,8 +3,8 @@
     python benchmarks/figures.py run overhead --quick   # a benchmark with arguments; writes results/overhead.json
     python benchmarks/figures.py                        # makes the tables, and names those older than their code
 
-A benchmark shows its tables by `show_table`, and `run` adds where and when they were measured. In the document a table
-stands between `<!-- figures: NAME -->` and `<!-- end -->`.
+A benchmark shows its tables by `show_table`, and `run` adds where and when they were measured. In the document, a table
+is between `<!-- figures: NAME -->` and `<!-- end -->`.
 """
 
 from __future__ import annotations

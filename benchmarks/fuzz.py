@@ -5,7 +5,7 @@
     python benchmarks/fuzz.py exchange --input FILE  # what the fuzzer saved as a finding, once more
 
 A finding is an exception that the parser does not document, or a property below that does not hold. Inputs that reached
-new code are kept in --corpus, from where the next run goes on.
+new code are kept in --corpus, with which the next run continues.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LIMITS = NetworkLimits(
 
 
 def fuzz_reply(data: bytes) -> None:
-    """Frames of a guest in pieces of any size, and what calls read from their headers."""
+    """Feed frames of a guest in pieces of any size, and read their headers as calls do."""
     reader, size = FrameReader(65_536, 65_536), 1 + (data[0] if data else 0)
     for start in range(1, len(data), size):
         reader.feed(data[start : start + size])
@@ -74,7 +74,7 @@ def _read_header(header: dict[str, object], blob: bytes) -> None:
 
 
 def fuzz_archive(data: bytes) -> None:
-    """The archive of a sandbox's files: what is accepted can be merged, and the merged archive has the same tree."""
+    """Read an archive of a sandbox's files: an accepted archive can be merged, and the merged one has the same tree."""
     try:
         changes = changes_of(data, most=100)
     except ValueError:
@@ -88,7 +88,7 @@ def fuzz_archive(data: bytes) -> None:
 
 
 def fuzz_hello(data: bytes) -> None:
-    """A TLS hello in pieces: once complete, more bytes do not change the name."""
+    """Read a TLS hello in pieces: once it is complete, more bytes do not change the name."""
     hello = None
     for end in range(len(data) + 1):
         try:
@@ -101,7 +101,7 @@ def fuzz_hello(data: bytes) -> None:
 
 
 def fuzz_image(data: bytes) -> None:
-    """An archive of an image: refused, or unpacked below its folder alone."""
+    """Unpack an archive of an image: it is refused, or unpacked only below its folder."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         root = Path(folder) / "root"
         root.mkdir()
@@ -116,9 +116,9 @@ def fuzz_image(data: bytes) -> None:
 
 
 def fuzz_exchange(data: bytes) -> None:
-    """One connection to the proxy: it ends, and a server gets nothing, or one request for its own name.
+    """Open one connection to the proxy: it ends, and a server gets nothing, or one request for its own name.
 
-    The first byte says whether the rest is what the program in the sandbox sends, or what the server answers to a
+    The first byte says whether the rest is sent by the program in the sandbox, or by the server as its answer to a
     harmless request.
     """
     head, rest = data[:1], data[1:]
@@ -143,7 +143,7 @@ def fuzz_exchange(data: bytes) -> None:
 
 
 async def _exchanged(request: bytes, response: bytes) -> tuple[bytes, bytes]:
-    """What a server gets, and what the program in the sandbox gets."""
+    """Return the bytes that the server and the program in the sandbox receive."""
     server_ends: list[socket.socket] = []
 
     async def resolve(host: str, port: int) -> list[Address]:
@@ -183,7 +183,7 @@ def _received(end: socket.socket) -> bytes:
 
 
 def seeds() -> dict[str, list[bytes]]:
-    """Valid inputs for each target, from which the fuzzer starts."""
+    """Return valid inputs for each target, from which the fuzzer starts."""
     header: dict[str, object] = {"exit": 0, "out": 2, "truncated": False, "timed_out": False, "oom": False}
     header |= {"wall": 0.1, "cpu": 0.1, "peak": 9, "disk": 0, "processes": 1}
     folder = {"p": "work", "t": "d", "m": 493, "u": 0}

@@ -1,11 +1,12 @@
-"""What the policy gateway adds to a turn: programs over HTTP against our own loop, with the same policy, in one run.
+"""The time that the policy gateway adds to a turn: programs over HTTP against our own loop, with the same policy, in
+one run.
 
     python benchmarks/gateway.py [--episodes 64] [--turns 8] [--seconds 1] [--repeats 3] [--model] [--quick]
 
 A scripted policy answers at once, and again after `--seconds`, which is short for a message of a model that answers 64
 conversations. All episodes ask at the same moment, which is the hardest for the gateway. `--model` adds a small model
 of random weights on this machine's CPU that samples 48 tokens a turn, in batches as always. The programs are one
-process of their own, which keeps a conversation for each episode and sends all of it with every request, as agent
+separate process, which keeps a conversation for each episode and sends all of it with every request, as agent
 programs do. Both sides play in turns; the ratio is of the medians.
 """
 
@@ -62,7 +63,7 @@ class Counting(Policy):
         return await self._script.generate(request)
 
     async def take_time(self, request: Request) -> None:
-        """Wait as long as a turn shall take."""
+        """Wait for the time of a turn."""
         if self._seconds:
             await asyncio.sleep(self._seconds)
 

@@ -1,4 +1,4 @@
-"""The programs of benchmarks/gateway.py, in a process of their own. Arguments: URL, token, number of episodes.
+"""The programs of benchmarks/gateway.py, in a separate process. Arguments: URL, token, number of episodes.
 
 Each has a bare connection: the clients of the package index take longer for a request than the gateway does, and 64 of
 them share one processor here, which would be most of what is measured.
@@ -50,7 +50,7 @@ async def play(http: Connection) -> None:
 
 
 async def main(url: str, token: str, count: int) -> None:
-    """Play so many episodes at once."""
+    """Play `count` episodes at once."""
     address = urlsplit(url)
     programs = [Connection(*await asyncio.open_connection(address.hostname, address.port), token) for _ in range(count)]
     print("ready", flush=True)

@@ -1,8 +1,8 @@
-"""The web environment: what an action, a reset and a browser cost.
+"""The web environment: the cost of an action, a reset and a browser.
 
 Latency of an action with the accessibility tree, of one episode alone; processor time of an action and of an episode,
 by the control group of the sandbox; time and size of an observation of small and of very large pages; memory of eight
-browsers with the 128 episodes that share them; and what becomes of episodes whose pages crash.
+browsers with the 128 episodes that share them; and the results of episodes whose pages crash.
 
     python benchmarks/gui.py [--only latency,pages,parallel,crashes] [--episodes 12] [--at-once 128]
 """
@@ -89,9 +89,9 @@ async def latency(episodes: int) -> None:
 
 
 async def pages() -> None:
-    """An observation in the middle of pages of more and more elements, after a wheel was turned, but for the first.
+    """Measure observations in the middle of pages of more and more elements, all but the first after scrolling.
 
-    The links lead to rows that exist: for one that leads nowhere Chromium searches the whole page at each look.
+    The links lead to rows that exist: for a link to nowhere, Chromium searches the whole page at each observation.
     """
     with tempfile.TemporaryDirectory() as folder:
         for nodes in NODES:
@@ -117,7 +117,7 @@ async def pages() -> None:
 
 
 async def parallel(at_once: int) -> None:
-    """Episodes open at once, sixteen a browser: their memory, then each of them played to its end by its oracle."""
+    """Open episodes at once, sixteen per browser; measure their memory, then let the oracles play them to the end."""
     task_set = load_task_set("web/apps-v1")
     tasks = list(itertools.islice(itertools.cycle(task_set["validation"]), at_once))
     environments = [make("agentgym/web-v1") for _ in tasks]

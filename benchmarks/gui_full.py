@@ -1,11 +1,12 @@
-"""Every task of MiniWoB++ in real Chromium: does it open, reset to the same page, and pay what it should?
+"""Every task of MiniWoB++ in real Chromium: does it open, reset to the same page, and give the right reward?
 
-Each task is opened twice with one seed (the same request and tree?), played by its scripted player (does the page pay
-in full?), and, in a fresh episode, played wrongly (does it pay 0 or less?). Run by `make gui-full`.
+Each task is opened twice with one seed (the same request and tree?), played by its scripted player (is the reward
+full?), and, in a fresh episode, played wrongly (is it 0 or less?). Run by `make gui-full`.
 
     python benchmarks/gui_full.py [NAME ...] [--seeds 2] [--at-once 1 8]
 
-With several numbers after `--at-once`, all is done with so many episodes at once, and verdicts that differ are listed.
+With several numbers after `--at-once`, all is done with each number of episodes at once, and different verdicts are
+listed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from agentgym.sandboxes.gui import close_browsers
 from agentgym.sandboxes.gui.parameters import miniwob_folder
 
 FULL = 0.9
-"""Pay that counts as right: a few pages pay by how near a point or a moment was, and a pixel is as near as one can."""
+"""The least reward that counts as right: a few pages reward closeness to a point or moment, up to a pixel.
+"""
 CHOICES = tuple(
     f"[...document.querySelectorAll('#area button, #area svg circle, #area svg rect, #area .file, #area td')]"
     f".filter(e => e.getBoundingClientRect().width)[{index}]"
@@ -62,14 +64,14 @@ async def opened(environment: Environment, name: str, seed: int) -> list[Message
 
 
 async def play_wrongly(page: Page) -> None:
-    """Do something that a page should not pay for: what its handlers punish, or sending a form unchanged."""
+    """Do something that a page should not reward: something that its handlers punish, or sending a form unchanged."""
     for element in (PAYING % r"/endEpisode\(\s*-1(\.0)?\s*[,)]/", SUBMIT, *CHOICES):
         if page.reward is None and await page.js(f"!!({element})"):
             await page.click(element)
 
 
 async def play_rightly(environment: Environment, report: PageReport, episodes: int) -> None:
-    """Have the task's player play episodes by the seeds 1, 2, ...; one whose request is unclear is not counted."""
+    """Let the task's player play episodes with the seeds 1, 2, ...; episodes with unclear requests do not count."""
     for seed in range(1, 3 * episodes):
         if len(report.right) == episodes:
             return

@@ -1,4 +1,4 @@
-"""Where turn-level credit pays: estimators by horizon and kind of feedback, at equal episodes, with several seeds.
+"""Where turn-level credit helps: estimators by horizon and kind of feedback, at equal episodes, with several seeds.
 
     python benchmarks/horizon.py --quick                       # 10 minutes on two cores
     python benchmarks/horizon.py --environments doors sql --horizons 2 8 --feedback outcome dense --seeds 5

@@ -1,4 +1,4 @@
-"""What `benchmarks/horizon.py` compares: environments, horizons, kinds of feedback, estimators; a cell of them."""
+"""The environments, horizons, feedback and estimators of `benchmarks/horizon.py`; a combination is a cell."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def grid(
 ) -> list[Cell]:
     """Return the cells of a grid, one seed after the other, so that an interrupted grid still compares all arms.
 
-    The arm `outcome` reads no turn rewards, so it stands once, under the feedback "outcome".
+    The arm `outcome` reads no turn rewards, so it occurs once, under the feedback "outcome".
     """
     cells = []
     for seed, environment, horizon, feedback in product(seeds, environments, horizons, feedbacks):

@@ -1,8 +1,8 @@
 """Whether runs of `benchmarks/horizon.py` on another machine agree with stored ones: `--compare`.
 
 A cell's runs of both machines differ in the order of floating-point sums, and so, after some steps, in what is sampled.
-For each cell a prediction interval says where the mean of as many new runs may lie. It takes the spread between seeds
-from all cells together, because most have few. All intervals hold at once with a chance of 95 % (Bonferroni).
+For each cell, a prediction interval for the mean of as many new runs is computed. The spread between seeds is estimated
+from all cells together, because most cells have few. All intervals hold at once with a chance of 95 % (Bonferroni).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Measure = Callable[[Row], float]
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """A cell's mean in new runs, and where it was expected.
+    """A cell's mean in new runs, and the expected interval.
 
     Attributes:
         measure: "episodes", to 80 % and as a geometric mean, or "held out", the success on held-out tasks.

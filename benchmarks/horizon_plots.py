@@ -21,7 +21,7 @@ EPISODE_TICKS = (250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
 
 
 def pictures(rows: Sequence[Row]) -> dict[str, str]:
-    """The pictures of docs/credit.md by name: of three arms, with the outcome alone and with dense turn rewards."""
+    """Return the pictures of docs/credit.md by name: three arms, with only the outcome and with dense turn rewards."""
     main = [
         {**row, "feedback": "dense"}
         for row in rows
@@ -106,9 +106,9 @@ def by_horizon(rows: Sequence[Row]) -> str:
 
 
 def heat_map(rows: Sequence[Row], cost: Callable[[Row], float] = episodes_of) -> str:
-    """By horizon and feedback the arms that cost less than `outcome`, if the intervals of their ratios say so.
+    """Plot, by horizon and feedback, the arms that cost significantly less than `outcome`.
 
-    Of the arms with the most seeds; the lowest median cost comes first and gives the colour.
+    Only arms with the most seeds are shown; the arm with the lowest median cost comes first and gives the colour.
     """
     cells = by_cell(rows)
     environments = sorted({environment for (environment, _, _), _ in cells})

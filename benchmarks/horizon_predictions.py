@@ -1,8 +1,8 @@
 """Predictions of `benchmarks/horizon.py`, written before the first run: steps to 80 % from the noise of each estimator.
 
-What is known of a task set at a horizon is one number, the chance that a turn of the warm-started model is right, as
+Only one number is known about a task set at a horizon: the probability that a turn of the warm-started model is right,
 measured on validation tasks. The rest is the model of `agentgym.methods.credit_advice.subtasks`: independent turns, an
-ideal critic, and either one skill that all turns share or a skill for each turn. A network has something of both.
+ideal critic, and either one skill that all turns share or a skill for each turn. A real network is in between.
 """
 
 from __future__ import annotations

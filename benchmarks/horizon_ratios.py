@@ -18,7 +18,7 @@ Group = tuple[str, int, str]  # environment, horizon, feedback
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """What an arm costs to reach 80 %, as a multiple of another arm's cost, over paired seeds.
+    """The cost of an arm to reach 80 %, as a multiple of another arm's cost, over paired seeds.
 
     Attributes:
         value, low, high: geometric mean with its 95 % t interval; NaN bounds for a single seed.
@@ -67,7 +67,7 @@ def mostly_solved(rows: Sequence[Row]) -> bool:
 
 
 def ratio(these: Sequence[Row], those: Sequence[Row], cost: Callable[[Row], float] = episodes_of) -> Ratio | None:
-    """Compare what two arms cost over the seeds that both have; None without any."""
+    """Compare the costs of two arms over the seeds that both have; None without any."""
     others = {row["seed"]: row for row in those}
     pairs = [(row, others[row["seed"]]) for row in these if row["seed"] in others]
     if not pairs:

@@ -1,10 +1,10 @@
-"""What it is worth to remember: success in `text/craft-v1` with and without what training episodes have taught.
+"""The value of remembering: success in `text/craft-v1` with and without the knowledge from training episodes.
 
     python benchmarks/knowledge.py [--turns 32] [--batch 120]
 
 The agent is a script, `crafting_agent.py`: it looks recipes up, and follows plans that it is offered. It plays all
 training tasks, the shallowest goals first, without a store, and twice with one that learns after each batch; then the
-held-out tasks without a store and with what the training has taught. Prints success and turns by depth and stratum.
+held-out tasks without a store and with the knowledge from training. Prints success and turns by depth and stratum.
 """
 
 from __future__ import annotations

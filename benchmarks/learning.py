@@ -1,22 +1,22 @@
-"""What turn-level credit is worth: estimators at equal budget, same warm start, several seeds.
+"""The value of turn-level credit: estimators at equal budget, same warm start, several seeds.
 
     python benchmarks/learning.py [--seeds 3] [--steps 30] [--jobs 2] [--out runs/learning] [--scale cpu|gpu]
     python benchmarks/learning.py --recipe recipes/service.toml --estimators "grpo(turn_weight=0.0); potential_shaping"
     python benchmarks/learning.py --estimators "return_to_go; grpo; gigpo | gated(threshold=1.0)"
 
-The recipe is by default that of the quickstart, on SQL. Without --estimators four arms tell the content of the reward
-and its placement apart:
-    outcome      `grpo` on the outcome alone
+The recipe is by default that of the quickstart, on SQL. Without --estimators, four arms distinguish the reward's
+content from its placement:
+    outcome      `grpo` on the outcome only
     flattened    `grpo` on outcome + the sum of the turn rewards: more content, no placement
     return_to_go the same turn rewards, placed on their turns
     mt_grpo      the same, placed by zero-padded turn index
 
-`flattened` against `outcome` is what the content is worth; `return_to_go` and `mt_grpo` against `flattened` is what
-placement is worth. With --estimators there is an arm for each; options and wrappers as in recipes. All arms of a seed
-begin with the same weights and play as many episodes; what an estimator plays beside (`vine`) shows in its minutes.
-Every arm is compared with the first, seed by seed and task by task.
+`flattened` against `outcome` shows the value of the content; `return_to_go` and `mt_grpo` against `flattened` show the
+value of the placement. With --estimators there is an arm for each; options and wrappers as in recipes. All arms of a
+seed begin with the same weights and play as many episodes; further episodes of an estimator (`vine`) show in its
+minutes. Every arm is compared with the first, seed by seed and task by task.
 
-Writes results.json, table.md and learning.svg. Arms that finished are not run again; one that was cut short goes on.
+Writes results.json, table.md and learning.svg. Arms that finished are not run again; an interrupted one continues.
 """
 
 from __future__ import annotations
@@ -143,10 +143,10 @@ def steps_to(target: float, run: dict[str, Any]) -> int | None:
 
 
 def paired_interval(these: list[dict[str, Any]], those: list[dict[str, Any]]) -> tuple[float, float, float]:
-    """Mean held-out difference of two arms, over the seeds and tasks that both have, with its 95 % interval.
+    """Return the mean held-out difference of two arms, over their common seeds and tasks, with its 95 % interval.
 
     The bootstrap draws seeds, and tasks within them, because both are samples; what makes a seed or a task hard for
-    both arms cancels. With one seed the interval is over tasks alone. NaN where the two have nothing in common.
+    both arms cancels. With one seed, the interval is only over tasks. NaN if the arms have nothing in common.
     """
     others = {run["seed"]: run for run in those}
     deltas = []
@@ -303,7 +303,7 @@ def main() -> int:
 
 
 def report(runs: list[dict[str, Any]], labels: Sequence[str], out: Path, *, plotted: bool) -> list[list[str]]:
-    """Write what is there so far; nothing over an earlier report if nothing is. Returns: the rows of the table."""
+    """Write the results so far; without results, keep an earlier report. Returns: the rows of the table."""
     rows = table(runs, labels)
     if not runs:
         return rows

@@ -1,9 +1,9 @@
-"""What an MCP server in a sandbox costs: memory, the start of many at once, and a call.
+"""The cost of an MCP server in a sandbox: memory, the start of many at once, and a call.
 
     python benchmarks/mcp.py [--servers 100] [--calls 500]
 
-Each server is that of `mcp/stockroom-v1`, in a sandbox of its own behind our bridge, as in an episode. A call is
-compared with one of the same server behind bare pipes, a child of this process, in the same run.
+Each server is that of `mcp/stockroom-v1`, in a separate sandbox behind our bridge, as in an episode. A call is
+compared, in the same run, with a call of the same server as a child of this process, over plain pipes.
 """
 
 from __future__ import annotations

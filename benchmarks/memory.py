@@ -1,8 +1,8 @@
-"""How far the memory that `agentgym model plan` announces is from the peak of a training step.
+"""Compares the memory predicted by `agentgym model plan` with the peak of a training step.
 
     python benchmarks/memory.py [--model FOLDER]
 
-Each row is a process of its own that loads the model, trains two steps on recorded episodes (no sampling, no sandbox),
+Each row is a separate process that loads the model, trains two steps on recorded episodes (no sampling, no sandbox),
 and reports its largest resident size, which is compared with the plan's. On a CPU; without --model, with a model of
 random weights.
 """

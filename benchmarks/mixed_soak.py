@@ -33,7 +33,7 @@ QUICK_SETS = ("sql/store-v1", "code/functions-v1", "memory/short-v1")
 NEIGHBOUR = ("sandbox", "shell", "-c", "true")
 ENDING_S = 30.0
 MAX_TURNS = 64
-"""Twice what the oracle of sql/session-v1 takes for its longest tasks."""
+"""Twice the number of turns of the oracle in the longest tasks of sql/session-v1."""
 
 
 @dataclass
@@ -98,7 +98,7 @@ async def watch(tally: Tally) -> None:
 
 
 def ended(pids: set[int]) -> set[int]:
-    """Return the process ids without those that processes of other programs have now: ids are used again."""
+    """Return the process ids that no other program's process has now, because ids are reused."""
     ours = processes_below(os.getpid())
     return {pid for pid in pids if pid in ours or pid == os.getpid() or not Path(f"/proc/{pid}").exists()}
 

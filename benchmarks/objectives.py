@@ -6,18 +6,18 @@
     python benchmarks/objectives.py --one-start                   # all seeds begin with the warm start of seed 0
     python benchmarks/objectives.py --quick                       # a few steps of each, to see that they run
 
-The recipe is recipes/text.toml or recipes/quickstart.toml with the outcome alone as reward. An objective that takes
+The recipe is recipes/text.toml or recipes/quickstart.toml with only the outcome as reward. An objective that takes
 advantages gets those of `grpo`; `ppo` has its own critic. A term is added to `dr_grpo`. The teacher is the warm-started
-model after more imitation, of the oracle alone. The stages (objective_stages.py) play at most as many episodes in three
+model after more imitation, only of the oracle. The stages (objective_stages.py) play at most as many episodes in three
 rounds, or in one collection where they learn from stored ones; a search has their messages, and each of its nodes and
 rollouts is counted as an episode. Every arm of a seed begins with the same weights; with --one-start all seeds do, and
-the intervals are of reinforcement alone. What a teacher, an expert or the reference plays and computes beside shows in
-the seconds of a step: processor seconds of this process, so that other work on the machine hardly changes them. Those
-of a stage are its whole training divided by the steps of the others.
+the intervals are of reinforcement alone. Additional play and computation of a teacher, an expert or the reference shows
+in the seconds of a step: processor seconds of this process, so that other work on the machine hardly changes them.
+Those of a stage are its whole training divided by the steps of the others.
 
 Each cell, an arm under a seed, keeps its row in cell.json beside its run; results.json and table.md are made of all
-rows in --out. Cells that finished are not run again; one that was cut short goes on, and one that failed is tried
-again. Calls with other --arms may run at the same time.
+rows in --out. Cells that finished are not run again; an interrupted one continues, and a failed one is tried again.
+Calls with other --arms may run at the same time.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ def main() -> int:
 
 
 def report(out: Path, arms: Sequence[str]) -> None:
-    """Write the figures that are there so far: of these arms first, then of others that earlier calls ran."""
+    """Write the results so far: first of these arms, then of others that earlier calls ran."""
     rows = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(out.glob("seed-*/*/cell.json"))]
     (out / "results.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
     known = {row["arm"] for row in rows}

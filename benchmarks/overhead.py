@@ -1,4 +1,4 @@
-"""What agentgym itself costs: `python benchmarks/overhead.py [--quick] [--json FILE] [--against CHECKOUT]`.
+"""The cost of agentgym itself: `python benchmarks/overhead.py [--quick] [--json FILE] [--against CHECKOUT]`.
 
 One process, a scripted policy, episodes of eight tool calls and a submit on an in-memory counter. Rates are per
 CPU-second of this process, the best of several rounds (others may use the machine); only the latency row is wall time.
@@ -144,7 +144,7 @@ def show(rows: list[Row]) -> None:
 
 
 class PlainCounter:
-    """The counter as one would write it without any framework."""
+    """The counter, written without any framework."""
 
     def __init__(self) -> None:
         self.value = 0

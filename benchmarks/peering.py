@@ -1,4 +1,4 @@
-"""Peers to measure beside: drivers in benchmarks/peers/, each run in the virtual environment of its package.
+"""Peers to compare with: drivers in benchmarks/peers/, each run in the virtual environment of its package.
 
 make bench-peers        # makes those environments
 """

@@ -1,10 +1,10 @@
-"""What a pool of warm sandboxes saves an episode: the same tasks with and without `Pool`, in turn.
+"""The time that a pool of warm sandboxes saves per episode: the same tasks with and without `Pool`, in turn.
 
     python benchmarks/pool.py [--backends namespaces,docker] [--episodes 24] [--rounds 5] [--think-ms 0,50]
 
 Oracles of bundled task sets play. `--think-ms` is a wait before each turn, as for an agent whose model is served
-elsewhere: meanwhile a pool can make the next sandbox. CPU is of this process and its sandboxes; what the Docker daemon
-spends is not in it.
+elsewhere: meanwhile a pool can make the next sandbox. CPU is that of this process and its sandboxes, without the Docker
+daemon's.
 """
 
 from __future__ import annotations

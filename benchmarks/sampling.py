@@ -1,4 +1,5 @@
-"""Tokens a second that episodes sample from a model in this process, beside transformers' plain `generate`, in one run.
+"""Tokens a second that episodes sample from a model in this process, compared with transformers' plain `generate`, in
+one run.
 
     python benchmarks/sampling.py [--model models/smollm2-135m] [--vllm .venv-vllm/bin/python]
 

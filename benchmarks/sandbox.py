@@ -1,6 +1,7 @@
-"""What sandboxes cost: `python benchmarks/sandbox.py [--quick] [--only PART ...] [--peers VENVS] [--out DIR]`.
+"""The cost of sandboxes: `python benchmarks/sandbox.py [--quick] [--only PART ...] [--peers VENVS] [--out DIR]`.
 
-Medians of wall time, each beside a limit or a peer measured in turn with it in the same run. The figures are for a
+Medians of wall time, each with a limit or a peer that is measured in turn with it in the same run. The figures are for
+a
 machine on which nothing else runs: the load is shown, and a warning where it is too high. `make bench-peers` makes
 the virtual environments of the peers (in .venv-peers), without which only those are measured that need none.
 """

@@ -1,6 +1,6 @@
 """Compares the sandboxes of two checkouts in one run: `python benchmarks/sandbox_against.py CHECKOUT [--rounds 40]`.
 
-Each checkout has a process of its own, and the two take turns, a few calls at a time, so that other load on the machine
+Each checkout has its own process, and the two take turns, a few calls at a time, so that other load on the machine
 slows both alike. The medians of all calls are compared. The processes are started afresh a few times, because the
 memory layout of one can make it some per cent slower. Run it with the Python of this checkout: the other one's
 agentgym is imported from its folder.

@@ -1,4 +1,4 @@
-"""What one sandbox and one call cost, each beside the bare thing that it is made of."""
+"""The cost of one sandbox and one call, each compared with the bare operation that it uses."""
 
 from __future__ import annotations
 

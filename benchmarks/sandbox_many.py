@@ -1,4 +1,4 @@
-"""Many sandboxes: memory of idle ones, creations a second, and what one costs beside others that live."""
+"""Many sandboxes: memory of idle ones, creations per second, and the cost of one among others."""
 
 from __future__ import annotations
 

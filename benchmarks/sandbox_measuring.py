@@ -1,4 +1,4 @@
-"""How benchmarks/sandbox.py measures: a thing and its limit in turn, wall and processor time, and what a row says."""
+"""The measuring of benchmarks/sandbox.py: works in turn with their limits, wall and processor time, and the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""agentgym and what a user would take instead, side by side: the same work by drivers in benchmarks/peers/.
+"""agentgym and its alternatives, side by side: the same work by drivers in benchmarks/peers/.
 
 Each driver runs in the virtual environment of its package, several times in turn with the others.
 """

@@ -1,4 +1,4 @@
-"""The plot of what a sandbox costs by how many are alive: SVG without any library, PNG too where matplotlib is."""
+"""The plot of a sandbox's cost by the number of live sandboxes: SVG without any library, and PNG with matplotlib."""
 
 from __future__ import annotations
 

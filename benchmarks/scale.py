@@ -1,4 +1,4 @@
-"""What asynchronous training gains where some episodes take longer, and whether it learns as well.
+"""The gain of asynchronous training if some episodes take longer, and whether it learns equally well.
 
     python benchmarks/scale.py [--steps 12] [--rounds 3] [--staleness 2] [--wait-s 0.1] [--out runs/scale]
     python benchmarks/scale.py --vllm .venv-vllm/bin/python       # the same where a vLLM server samples
@@ -7,7 +7,7 @@
 
 The first trains a tiny model on an environment in memory whose tool takes `--wait-s`; of the episodes one in eight
 waits five times as long, as where a test suite is slow or a site does not answer. Rounds of staleness 0 and of
-`--staleness` take turns. Given are episodes per second from the end of the first measurement to the last step, and
+`--staleness` take turns. It prints episodes per second from the end of the first measurement to the last step, and
 their ratio in each round. Times depend on the machine, the ratios much less.
 
 The second trains a recipe from the same warm start with both, for each seed, and compares success on held-out tasks,
@@ -76,7 +76,7 @@ class Waiting(Environment):
 
 
 class WorkDone(Reward):
-    """1 where three pieces of work were done."""
+    """1 if three pieces of work were done."""
 
     def outcome(self, episode: Trajectory) -> dict[str, float]:
         return {"success": float(sum(call.name == "work" for turn in episode.turns for call in turn.calls) == PIECES)}

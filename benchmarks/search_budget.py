@@ -5,8 +5,8 @@
     python benchmarks/search_budget.py --quick               # four rooms and two budgets, to see that it runs
 
 Two players: `random` takes one step in a random direction, and `tiny` is a language model from scratch that has
-imitated the oracle for a short while. A budget is the messages that the policy may write for one room, and what is
-solved with more does not count. Repeated play restarts the room until they are used up and counts if any episode
+imitated the oracle for a short while. A budget is the number of messages that the policy may write for one room; rooms
+solved with more do not count. Repeated play restarts the room until they are used up and counts if any episode
 succeeds: the verifier chooses among its episodes. Searches are judged by the one episode that they end in; the messages
 of the search, and those that the policy plays on after it, count. Their values read no outcome.
 
@@ -132,7 +132,7 @@ async def _searched(manager: EpisodeManager, rooms: TaskSet, search: TurnSearch)
 
 
 def messages_of(searched: SearchedEpisode) -> int:
-    """Of the search, and of the policy after the node that was chosen; the last turn of an end is not written anew."""
+    """Return the messages of the search and of the policy after the chosen node, without the last turn of an end."""
     trajectory, origin = searched.trajectory, searched.trajectory.provenance.branch
     if origin is None:  # no node was chosen
         return searched.cost.calls + len(trajectory.turns)
@@ -194,7 +194,7 @@ def _as_text(row: Row) -> str:
 
 
 def picture(rows: Sequence[Row]) -> str:
-    """Success against the budget, a panel for each player, a line for each method with its interval."""
+    """Plot success against the budget: a panel for each player, a line for each method with its interval."""
     names = list(dict.fromkeys(row["player"] for row in rows))
     methods = list(dict.fromkeys(row["method"] for row in rows))
     figure, axes = make_panels(len(names), 4.6, 3.6)

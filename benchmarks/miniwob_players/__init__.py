@@ -1,7 +1,7 @@
-"""Scripted players of MiniWoB++: each reads what is asked and solves its page by the tools of web-v1 or web-v2.
+"""Scripted players of MiniWoB++: each reads the request and solves its page with the tools of web-v1 or web-v2.
 
-A player may look at the page's elements by a script (and, where a picture is all there is, at its pixels); what it
-does, it does by the tools that an agent has. `PLAYERS` names the player of each task.
+A player may read the page's elements by a script (and the pixels of a picture, if there is nothing else), but acts only
+with an agent's tools. `PLAYERS` names the player of each task.
 """
 
 from __future__ import annotations
@@ -13,4 +13,4 @@ from .table import PLAYERS, Player, environment_of
 __all__ = ["PLAYERS", "Page", "Player", "Stuck", "Unclear", "environment_of"]
 
 FAMILIES = (buttons, choices, drags, errands, fields, mail, menus, shapes, timing)
-"""Importing one registers its players."""
+"""Modules that register their players when imported."""

@@ -1,4 +1,4 @@
-"""Pages where one thing, or a few in turn, are to be clicked."""
+"""Pages on which one element, or a few in turn, must be clicked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .table import plays
 
 @plays("click-test", "click-test-2", "click-button", "unicode-test", "click-link")
 async def paying(page: Page) -> None:
-    """Click the element whose own handler pays 1."""
+    """Click the element whose own handler gives the reward 1."""
     await page.click(PAYING % r"/endEpisode\(\s*1(\.0)?\s*[,)]/")
 
 
@@ -79,7 +79,7 @@ async def focus_nth(page: Page) -> None:
 
 @plays("ascending-numbers")
 async def ascending(page: Page) -> None:
-    """The first click covers the other numbers by squares, which stay in their order."""
+    """Click numbers in ascending order. The first click covers the others with squares, which keep their order."""
     await page.click("[...document.querySelectorAll('svg text')].find(e => e.textContent === '1')")
     for _ in range(4):
         await page.click(first_of("svg rect"))
@@ -87,7 +87,7 @@ async def ascending(page: Page) -> None:
 
 @plays("find-greatest")
 async def greatest(page: Page) -> None:
-    """Only the card clicked last shows its number."""
+    """Choose the card with the greatest number. Only the card clicked last shows its number."""
     numbers = []
     for index in range(await page.js("document.querySelectorAll('.card').length")):
         await page.click(nth(".card", index))
@@ -106,7 +106,7 @@ async def parity(page: Page) -> None:
 
 @plays("generate-number")
 async def generate(page: Page) -> None:
-    """Ask for numbers until one is as it should be."""
+    """Generate numbers until one is as requested."""
     kind, limit = page.match(r"(even|odd|less|greater)(?: than (\d+))?")
     for _ in range(60):
         await page.click(first_of("#generate"))
@@ -126,7 +126,7 @@ async def generate(page: Page) -> None:
 
 @plays("number-checkboxes")
 async def pixels_of_a_digit(page: Page) -> None:
-    """The example is a picture; the page's own table says which boxes it shows ticked."""
+    """Tick the boxes that the example shows. The example is a picture; the page's own table lists its ticked boxes."""
     digit = int(page.quoted_text())
     for row, line in enumerate(await page.js(f"PATTERNS[{digit}]")):
         for column, ticked in enumerate(line):

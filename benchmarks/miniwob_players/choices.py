@@ -23,7 +23,7 @@ async def tick(page: Page) -> None:
 
 @plays("click-checkboxes-soft")
 async def tick_what_means_the_same(page: Page) -> None:
-    """The page's own table says which words do."""
+    """Tick the words with the same meaning, according to the page's own table."""
     (phrase,) = page.match(r"similar to (.*) and click Submit")
     alike = await page.js("SYNONYMS")
     targets = phrase.split(", ")
@@ -50,7 +50,7 @@ async def choose_several(page: Page) -> None:
 
 @plays("form-sequence-3")
 async def folded_list_then_button(page: Page) -> None:
-    """The list is drawn by the page: it folds out, and its lines are clicked."""
+    """Unfold the list, which the page draws itself, and click a line, then the button."""
     option, button = page.match(r'Choose (.*) from the dropdown.*labeled "(.*)"')
     await page.click(first_of(".selectric"))
     await page.wait(0.3)
@@ -72,7 +72,7 @@ async def slide_three(page: Page) -> None:
 
 
 async def _slide_to(page: Page, index: int, target: int) -> None:
-    """Bring one of the page's sliders to a value, a key at a time."""
+    """Move one of the page's sliders to a value, one key press at a time."""
     await page.click(nth(".ui-slider-handle", index))
     for _ in range(250):
         now = await page.js(f"$($('.ui-slider')[{index}]).slider('value')")
@@ -131,7 +131,7 @@ async def choose_date(page: Page) -> None:
 
 
 async def pick_date(page: Page) -> None:
-    """Turn the months of the calendar until the asked one comes up, and click the day."""
+    """Turn to the requested month of the calendar, and click the day."""
     month, day, _ = map(int, page.match(r"(\d+)/(\d+)/(\d+)"))
     await page.click(first_of("#datepicker"))
     await page.wait(1.0)
@@ -159,7 +159,7 @@ async def autocomplete(page: Page) -> None:
 
 @plays("use-colorwheel", "use-colorwheel-2")
 async def colour(page: Page) -> None:
-    """The field beside the wheel takes a colour's numbers; the wheel folds away when the page is clicked."""
+    """Type a colour's numbers into the field beside the wheel, then click the page to close the wheel."""
     rgb = await page.js(
         "(e => e && getComputedStyle(e).backgroundColor.match(/\\d+/g))(document.querySelector('#query .cc'))"
     )

@@ -38,7 +38,7 @@ async def shape_one_way(page: Page) -> None:
 
 @plays("drag-shapes", "drag-shapes-2")
 async def shapes_into_boxes(page: Page) -> None:
-    """The wanted ones go into the first box, the others into the second if there is one."""
+    """Drag the requested shapes into the first box, and the others into the second, if there is one."""
     (kind_to_drag,) = page.match(r"Drag all (\w+)")
     boxes = [await page.middle(f"{BOXES}[{index}]") for index in range(await page.js(f"{BOXES}.length"))]
     kinds = await page.js(f"{SHAPES}.map(e => [e.tagName, e.getAttribute('fill')])")
@@ -51,7 +51,7 @@ async def shapes_into_boxes(page: Page) -> None:
 
 @plays("drag-items")
 async def row_to_a_place(page: Page) -> None:
-    """A row is let go a little beyond the one whose place it takes."""
+    """Drag a row slightly beyond the row whose place it takes."""
     name, where = page.match(r"Drag (\S+) (.*)\.")
     names = await page.texts(every("#sortable li"))
     start = names.index(name)
@@ -81,7 +81,7 @@ def _row(index: int) -> str:
 
 
 def _beyond(way: float) -> int:
-    """A few pixels more the same way: what is dragged takes a place once it covers more than half of it."""
+    """Return a few more pixels in the same direction: a row takes a place once it covers more than half of it."""
     return (way > 3) * 5 - (way < -3) * 5
 
 
@@ -102,7 +102,7 @@ async def card_to_a_place(page: Page) -> None:
 
 @plays("drag-cube")
 async def turn_a_cube(page: Page) -> None:
-    """Turn it a little at a time until the side shows: up and down for top and bottom, else around."""
+    """Turn the cube in small steps until the side shows: vertically for top and bottom, else horizontally."""
     target = page.quoted_text()
     for _ in range(80):
         face = await page.js("document.querySelector('.active').textContent")
@@ -115,7 +115,7 @@ async def turn_a_cube(page: Page) -> None:
 
 @plays("draw-line")
 async def draw_line(page: Page) -> None:
-    """A straight line with the dot in its middle: there the page surely sees the pointer."""
+    """Draw a straight line with the dot in its middle, where the page surely notices the pointer."""
     x, y = await page.middle(first_of("#circ"))
     left, top, right, bottom = await page.box("document.querySelector('#area svg')")
     if "horizontal" in page.ask:
@@ -182,7 +182,7 @@ async def calendar(page: Page) -> None:
 
 
 def _half_hours(hour: str) -> int:
-    """From midnight to an hour such as 8AM."""
+    """Return the half hours from midnight to an hour such as 8AM."""
     return 2 * (int(hour[:-2]) % 12 + 12 * (hour[-2:] == "PM"))
 
 
@@ -193,7 +193,7 @@ _BUSY = """(events => [...document.querySelectorAll('.half-hour')].map(e => e.ge
 
 @plays("hot-cold")
 async def hot_cold(page: Page) -> None:
-    """Dragging in from outside tells how warm a point is, and is no click. Each look rules points out."""
+    """Find the hidden point. Dragging in from outside tells how warm a point is, which rules points out."""
     left, top, right, bottom = (round(side) for side in await page.box(first_of("#touch-area")))
     could = [(x, y) for x in range(left, right, 2) for y in range(top, bottom, 2)]
     for _ in range(40):
@@ -208,7 +208,7 @@ async def hot_cold(page: Page) -> None:
 
 
 def _best_look(could: list[tuple[int, int]]) -> tuple[int, int]:
-    """Of some points, the one whose answer leaves fewest on the whole."""
+    """Return the point whose answer leaves, on average, the fewest possible points."""
     few = could[:: max(len(could) // 300, 1)]
 
     def left(at: tuple[int, int]) -> int:
@@ -222,5 +222,5 @@ def _best_look(could: list[tuple[int, int]]) -> tuple[int, int]:
 
 
 def _warmth(distance: float) -> str:
-    """As the page says it, for a distance in pixels."""
+    """Return the page's word for a distance in pixels."""
     return "HOT" if distance < 5 else "WARM" if distance < 10 else "COLD" if distance < 40 else "ICE COLD"

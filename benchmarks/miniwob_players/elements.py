@@ -1,4 +1,4 @@
-"""How a player names an element: scripts, put together from words."""
+"""Scripts by which a player names an element, composed from words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAYING = """(() => {
     return %s.test(text) && !/\\bif\\b|\\?/.test(text) && e.getBoundingClientRect().width;
   });
 })()"""
-"""The element whose own handler pays what a pattern says: the page's authors wrote down which one is right."""
+"""The element whose own handler gives the reward of a pattern: the page's authors marked the right element this way."""
 
 
 def quoted(text: str) -> list[str]:

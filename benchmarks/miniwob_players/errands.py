@@ -1,4 +1,4 @@
-"""Pages with an errand of several steps: tickets, flights, food, a game."""
+"""Pages with a job of several steps: tickets, flights, food, a game."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CARELESS = 0.55
 
 @plays("buy-ticket")
 async def buy_ticket(page: Page) -> None:
-    """Price and duration stand on every ticket."""
+    """Buy the requested ticket. Every ticket shows price and duration."""
     (criterion,) = page.match(r"with the (.*)\.")
     await _take(page, criterion, ".buy-ticket")
 
@@ -52,7 +52,7 @@ async def _take(page: Page, target: str, button: str) -> None:
 
 @plays("order-food")
 async def order_food(page: Page) -> None:
-    """One of each dish named, or so many dishes of a kind; more of the same will do."""
+    """Order one of each named dish, or the requested number of a kind, which may be equal dishes."""
     dishes = [
         (name.strip(), kinds)
         for name, kinds in await page.js(
@@ -73,7 +73,7 @@ async def order_food(page: Page) -> None:
 
 @plays("tic-tac-toe")
 async def tic_tac_toe(page: Page) -> None:
-    """The move after which a win is likeliest: a draw is paid for little better than a loss."""
+    """Play the moves that most likely win: a draw is rewarded little better than a loss."""
     while page.reward is None:
         cells = "".join(
             "X" if "mark-x" in kind else "O" if "mark-o" in kind else "."

@@ -1,4 +1,4 @@
-"""Pages with a field for a text that is told, copied, found or worked out."""
+"""Pages with a field for a text that is given, copied, found or computed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def enter_password(page: Page) -> None:
 
 @plays("login-user", "login-user-popup")
 async def login(page: Page) -> None:
-    """A window that comes up in between is sent away."""
+    """Log in, and close a window that opens meanwhile."""
     for selector, text in (("input[type=text]", page.quoted_text(0)), ("input[type=password]", page.quoted_text(1))):
         await _send_away(page)
         await page.type(nth(selector, 0), text)
@@ -88,7 +88,7 @@ async def scroll(page: Page) -> None:
 
 @plays("sign-agreement")
 async def sign(page: Page) -> None:
-    """The fields wake up once the agreement was scrolled through."""
+    """Scroll through the agreement, which enables the fields, then sign."""
     if "press" not in page.ask:
         return await page.click(first_of("#cancel"))
     name, button = page.match(r'name "(.*?)" then press "(.*?)"')
@@ -158,7 +158,7 @@ async def guess(page: Page) -> None:
 
 @plays("multi-layouts", "multi-orderings")
 async def movies(page: Page) -> None:
-    """The label stands before its field, or after it."""
+    """Fill in the fields. A label is before or after its field."""
     genre, director, year = page.match(r"Search for (.*) movies directed by (.*) from year (.*)\.")
     for label, text in (("genre", genre), ("director", director), ("year|date", year)):
         await page.type(
@@ -171,7 +171,7 @@ async def movies(page: Page) -> None:
 
 @plays("terminal")
 async def terminal(page: Page) -> None:
-    """List the files, and remove one with the extension. The page wants the extension to be in the name but once."""
+    """List the files, and remove one with the extension. The name must contain the extension only once."""
     ending = page.match(r"extension \.(\S+)")[0] if "no file extension" not in page.ask else ""
     line = first_of("#terminal-target")
     await page.click(first_of("#terminal"))
@@ -204,7 +204,7 @@ async def editor(page: Page) -> None:
 
 
 def _asked_of_the_editor(page: Page) -> tuple[str, str]:
-    """The words to style, '' for all of them, and the style or colour."""
+    """Return the words to style, '' for all, and the style or colour."""
     kind = page.match(r"(?:style|color) (\w+)")[0]
     return ("" if "everything" in page.ask else page.match(r"give the text (.*) the (?:style|color)")[0]), kind
 

@@ -29,7 +29,7 @@ async def mailbox(page: Page) -> None:
 
 @plays("email-inbox-nl-turk", "email-inbox-forward-nl", "email-inbox-forward-nl-turk")
 async def mailbox_in_free_words(page: Page) -> None:
-    """What is asked was said by many people, some of them carelessly: the page's own fields tell what they meant."""
+    """Do a request in free words. Many people wrote these, some carelessly; the page's own fields state the meaning."""
     meant = await page.js("core.currentFields")
     await _do(page, meant["by"], meant.get("task", "forward"), meant.get("message") or meant.get("to", ""))
 

@@ -1,4 +1,4 @@
-"""Pages that hide what is wanted: tabs, folds, menus, trees, wheels."""
+"""Pages that hide the requested element: tabs, folds, menus, trees, wheels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def link_below_a_fold(page: Page) -> None:
 
 
 async def _open_until(page: Page, openers: str, target: str, wait_s: float) -> None:
-    """Click each opener until what is wanted can be seen, and click that. Raises: Stuck."""
+    """Click each opener until the target is visible, and click the target. Raises: Stuck."""
     for index in range(await page.js(f"document.querySelectorAll({json.dumps(openers)}).length")):
         await page.click(nth(openers, index))
         if wait_s:
@@ -99,7 +99,7 @@ async def wheel(page: Page) -> None:
 
 @plays("phone-book")
 async def phone_book(page: Page) -> None:
-    """Turn the pages until the person's comes up."""
+    """Turn the pages until the person's page appears."""
     name, kind = page.match(r"Find (.*) in the contact book and click on their (\w+)")
     for _ in range(5):
         if await page.js("document.querySelector('#contact .name').textContent") == name:
@@ -110,7 +110,7 @@ async def phone_book(page: Page) -> None:
 
 @plays("search-engine")
 async def search(page: Page) -> None:
-    """Three results stand on a page."""
+    """Search, and open the requested result. A page shows three results."""
     words, ordinal = page.match(r'"(.*?)".*click the (\d)(?:st|nd|rd|th)')
     await page.type(nth("#area input", 0), words)
     await page.click(first_of("#search"))
@@ -121,7 +121,7 @@ async def search(page: Page) -> None:
 
 @plays("social-media")
 async def one_post(page: Page) -> None:
-    """Some buttons are in the post's menu."""
+    """Press a button of a post. Some buttons are in the post's menu."""
     user, action = page.match(r'user (.*), click on the "(.*)"')
     post = (
         "[...document.querySelectorAll('.media')].find(m => m.querySelector('.username').textContent === "

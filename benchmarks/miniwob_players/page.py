@@ -1,4 +1,4 @@
-"""A page of MiniWoB++ in the hands of a scripted player: it may read elements, and acts by the tools alone."""
+"""A page of MiniWoB++ in the hands of a scripted player: it may read elements, and acts only with tools."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ FIELDS = (
 
 
 class Stuck(AgentGymError):
-    """The player found no way on."""
+    """The player cannot continue."""
 
 
 class Unclear(Stuck):
-    """What the page asks for fits several things on it, and it takes but one of them: no player can know which."""
+    """The page's request fits several elements, but only one is accepted, so no player can know which."""
 
 
 class Page:
-    """One episode. `ask` is what the page asks for, `reward` what it paid, None while it has not."""
+    """One episode. `ask`: the page's request. `reward`: the page's reward; None before it is given."""
 
     def __init__(self, environment: Environment, opening: list[Message]) -> None:
         self.environment, self.ask = environment, opening[-1].text.partition("\n\n")[0]

@@ -19,7 +19,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Shape:
-    """One of the things on a page's grid. `name`: what shape, or which letter or digit."""
+    """One of the objects on a page's grid. `name`: its shape, letter or digit."""
 
     kind: str
     name: str
@@ -72,7 +72,7 @@ async def identify(page: Page) -> None:
 
 @plays("count-sides")
 async def count_sides(page: Page) -> None:
-    """The shape is a drawing. How far its line is from its middle rises and falls as often as it has corners."""
+    """Count the sides of a drawn shape: the distance of its line from its middle rises and falls once per corner."""
     dark = await page.js(
         "(c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data].map((value, at) => at % 4 === 3 && "
         "value > 128 ? [(at - 3) / 4 % c.width, Math.floor((at - 3) / 4 / c.width)] : 0).filter(Boolean))"
@@ -138,7 +138,7 @@ async def _points(page: Page, selector: str) -> list[Point]:
 
 
 async def _mark(page: Page, off: Callable[[Point], float]) -> None:
-    """Click the pixel of the drawing that is least off, see where the page marks it, make up for that, and submit."""
+    """Click the best pixel of the drawing, correct the click by where the page marks it, and submit."""
     left, top, right, bottom = (round(side) for side in await page.box("document.querySelector('#area svg')"))
     pixels = list(product(range(left + 4, right - 4), range(top + 4, bottom - 8)))
     x, y = min(pixels, key=off)

@@ -1,4 +1,4 @@
-"""Pages that run by a clock: what is done must be done in time."""
+"""Pages that run by a clock: actions must be done in time."""
 
 from __future__ import annotations
 

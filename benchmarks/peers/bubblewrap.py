@@ -1,4 +1,4 @@
-"""bubblewrap with everything unshared: a sandbox is a directory, each call a bwrap of its own that binds it."""
+"""bubblewrap with everything unshared: a sandbox is a directory, and each call is a separate bwrap that binds it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REST = "--proc /proc --dev /dev --tmpfs /tmp --unshare-all --die-with-parent --
 
 
 class Box(plain_subprocess.Box):
-    """A directory, and programs that see nothing of the host's but /usr and it."""
+    """A directory, and programs that see only it and /usr of the host."""
 
     def command(self, argv: list[str]) -> list[str]:
         prefix = sys.base_prefix  # the Python that the other peers run too

@@ -16,7 +16,7 @@ CLIENT = docker.from_env()
 
 
 class Box:
-    """A container without a network; nothing else is bounded."""
+    """A container without a network, and without other limits."""
 
     def __init__(self, container: Any) -> None:
         self.container = container

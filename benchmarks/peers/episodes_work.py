@@ -1,7 +1,7 @@
-"""The episodes every peer plays, and how they are timed. Standard library alone: each runs in its own environment.
+"""The episodes that every peer plays, and their timing. Standard library only: each runs in its own environment.
 
 In an episode a model calls the tool `add(amount)` eight times and then says 8. The model is a script, the counter is in
-memory. A driver's `play(count)` plays so many, 64 at once, judges them, and raises unless all are right.
+memory. A driver's `play(count)` plays `count` episodes, 64 at once, judges them, and raises unless all are right.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Plays a small environment in the framework that is named: `python warehouse_steps.py agentgym`.
 
-It is in warehouses/, once as a user of each framework would write it. An episode looks at four shelves, evens them out
-by moves, and finishes; all frameworks get the same seeds, and must give the same texts. Standard library alone.
+The environment is in warehouses/, once for each framework, as its users would write it. An episode looks at four
+shelves, evens them out by moves, and finishes. All frameworks get the same seeds, and must return the same texts.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ SESSIONS = {
 
 
 async def even_out(call: Call) -> list[str]:
-    """Look at the shelves, move what is too much to where it lacks, and finish; the texts that came back."""
+    """Look at the shelves, move surplus boxes to where they lack, and finish. Returns: the texts of the results."""
     texts = [await call("look", {"shelf": shelf}) for shelf in "abcd"]
     surplus = {shelf: int(text) - 4 for shelf, text in zip("abcd", texts, strict=True)}
     while any(surplus.values()):
@@ -166,7 +167,7 @@ async def even_out(call: Call) -> list[str]:
 
 
 async def play(session: Any, episodes: int) -> int:
-    """Play so many episodes, and count their steps. Raises: AssertionError for one that was not rewarded."""
+    """Play episodes, and count their steps. Raises: AssertionError for one that was not rewarded."""
     steps = 0
     for seed in range(episodes):
         await session.reset(seed)
@@ -176,7 +177,7 @@ async def play(session: Any, episodes: int) -> int:
 
 
 async def check(session: Any, bad_calls: bool) -> list[str]:
-    """The texts of an episode that first makes mistakes; they must be answered, and must change nothing."""
+    """Return the texts of an episode that first makes mistakes, which must be answered and must change nothing."""
     await session.reset(7)
     for name, arguments in BAD_CALLS if bad_calls else ():
         assert await session.call(name, arguments), f"{name} of {arguments} was not answered"
@@ -187,7 +188,7 @@ async def check(session: Any, bad_calls: bool) -> list[str]:
 
 
 def lines_of_code(path: Path) -> int:
-    """Lines that hold more than comments."""
+    """Return the number of lines with more than comments."""
     skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
     tokens = tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline)
     return len({line for t in tokens if t.type not in skipped for line in range(t.start[0], t.end[0] + 1)})

@@ -1,8 +1,8 @@
-"""The work every peer does, and how it is timed. Standard library alone: each runs in an environment of its own.
+"""The work that every peer does, and its timing. Standard library only: each runs in its own environment.
 
-A driver has a coroutine `start()` that gives an open sandbox with coroutines `write(path, text)`, `read(path)`,
-`run(argv)` (standard output) and `close()`. Printed as JSON: milliseconds of each whole life, of the script once more
-in a sandbox that lives, and of `true` there.
+A driver has a coroutine `start()` that returns an open sandbox with coroutines `write(path, text)`, `read(path)`,
+`run(argv)` (standard output) and `close()`. Prints, as JSON, the milliseconds of each whole life, of the script again
+in a running sandbox, and of `true` there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RUN = ["python3", "-S", "script.py"]  # without the packages of the host, which 
 
 
 async def life(start: Callable[[], Awaitable[Any]]) -> None:
-    """Make a sandbox, write a file and a script, run it, read what it made, close."""
+    """Create a sandbox, write a file and a script, run it, read its result, and close."""
     box = await start()
     try:
         await box.write("data.txt", DATA)
@@ -40,7 +40,7 @@ async def life(start: Callable[[], Awaitable[Any]]) -> None:
 
 
 async def measured(start: Callable[[], Awaitable[Any]], repeats: int) -> dict[str, list[float]]:
-    """Milliseconds by what was done. The first of each does not count."""
+    """Return milliseconds by kind of work. The first of each kind does not count."""
     times: dict[str, list[float]] = {"life": [], "script": [], "true": []}
 
     async def take(name: str, work: Awaitable[Any]) -> None:

@@ -245,9 +245,7 @@ class NamespacesBackend:
 
 
 def _two_pairs() -> tuple[tuple[socket.socket, socket.socket], tuple[socket.socket, socket.socket]]:
-    """Return socket pairs: a stream to the guest, and messages from the spawner. Raises: OSError, after closing all of
-    them.
-    """
+    """Return socket pairs: a stream to the guest, and messages from the spawner. Raises: OSError, with all closed."""
     stream = socket.socketpair()
     try:
         return stream, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -1,4 +1,4 @@
-"""The warehouse as plain Python: what a step costs at least."""
+"""The warehouse as plain Python: the least cost of a step."""
 
 import random
 
