@@ -3,8 +3,8 @@
     await check_backend("namespaces")                       # None, or a ConformanceError with every finding
     async for verdict in run_checks(backend): ...           # the verdict of each check, for a table
 
-check.py   what a check is                     testbed.py    where a check runs, and how the host is watched
-runs.py    check_backend, run_checks, checks   fake_guest.py a guest that has been taken over
+check.py   the definition of a check           testbed.py    the target of a check, and the watching of the host
+runs.py    check_backend, run_checks, checks   fake_guest.py a guest under an attacker's control
 promises, commands, python_calls, files, channels, life, snapshots   the contract, by theme
 against_*.py                                                         the attacks, by their target
 """

@@ -1,4 +1,4 @@
-"""Attacks that use up what there is: processes, memory, disk, descriptors, processors, the host's patience."""
+"""Attacks that use up resources: processes, memory, disk, descriptors, processors, the host's time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .testbed import Target, reported
 
 
 async def fork_bomb(target: Target) -> None:
-    """Forks 300 times, and as a shell function that doubles itself: no more processes than the limit, none left."""
+    """Forks 300 times, and runs a shell fork bomb: never more processes than the limit, and none is left."""
     report = await target.report("""
         import time
         made = 0
@@ -42,7 +42,7 @@ async def thread_bomb(target: Target) -> None:
 
 
 async def full_process_table(target: Target) -> None:
-    """A session holds every process there may be: the next call says so, and the session's end makes room again."""
+    """A session uses up all processes: the next call reports this, and they are free again after the session."""
     code = """
         import time
         try:
@@ -61,14 +61,14 @@ async def full_process_table(target: Target) -> None:
 
 
 async def memory_bomb_in_one_process(target: Target) -> None:
-    """One process asks for three times the memory there is, and touches it."""
+    """One process allocates and touches three times the memory limit: it is stopped."""
     size = target.spec.memory_mib * 3
     result = await target.python("b = bytearray(size << 20); report('got it')", size=size)
     check_not(reported(result) is not None, f"one process got {size} MiB")
 
 
 async def memory_bomb_over_many_processes(target: Target) -> None:
-    """Eight processes that each take a third of the memory: their sum is bounded too."""
+    """Eight processes each use a third of the memory: the limit applies to their sum."""
     each = target.spec.memory_mib // 3
     result = await target.python(
         """
@@ -98,7 +98,7 @@ async def memory_bomb_over_many_processes(target: Target) -> None:
 
 
 async def memory_in_files_without_a_name(target: Target) -> None:
-    """Fills memory files, which no directory shows and no disk limit counts."""
+    """Fills memory files, which are in no directory and under no disk limit: they count as memory."""
     size = target.spec.memory_mib * 3
     code = """
         held, written = [], 0
@@ -114,7 +114,7 @@ async def memory_in_files_without_a_name(target: Target) -> None:
 
 
 async def memory_in_the_buffers_of_sockets(target: Target) -> None:
-    """Four processes send to themselves what they never read: it is in no process's memory, and in no file."""
+    """Four processes send themselves data that they never read, which is in no process and no file: it counts."""
     code = """
         import socket, time
         read, write = os.pipe()
@@ -137,7 +137,7 @@ async def memory_in_the_buffers_of_sockets(target: Target) -> None:
 
 
 async def objects_that_outlive_their_process(target: Target) -> None:
-    """Makes System V segments, semaphores, queues and POSIX queues: no other sandbox, and no later call, finds them."""
+    """Creates System V and POSIX objects that outlive their process: no other sandbox and no later call finds them."""
     code = """
         import ctypes
         libc = ctypes.CDLL(None, use_errno=True)
@@ -157,7 +157,7 @@ async def objects_that_outlive_their_process(target: Target) -> None:
 
 
 async def disk_filler(target: Target) -> None:
-    """Writes four times the disk limit, to every folder that might take it."""
+    """Writes four times the disk limit to every writable folder: no more than the limit is stored."""
     written = await target.report(
         """
         written = 0
@@ -177,7 +177,7 @@ async def disk_filler(target: Target) -> None:
 
 
 async def inode_filler(target: Target) -> None:
-    """Makes twice as many files as it may, empty ones, in every writable folder."""
+    """Creates twice the allowed number of empty files in every writable folder: the limit holds."""
     report = await target.report(
         """
         made = 0
@@ -206,7 +206,7 @@ async def open_files_filler(target: Target) -> None:
 
 
 async def raising_its_own_limits(target: Target) -> None:
-    """Raises its resource limits, its priority, its scheduling class, its share of memory that is never swapped."""
+    """Tries to raise its resource limits, priority, scheduling class and locked memory: none can be raised."""
     through = await target.through("""
         import ctypes, resource
         libc = ctypes.CDLL(None, use_errno=True)
@@ -227,7 +227,7 @@ async def raising_its_own_limits(target: Target) -> None:
 
 
 async def cpu_hog(target: Target) -> None:
-    """Three processes spin: together they get no more cores than the spec says."""
+    """Three processes compute without end: together they get no more cores than the spec allows."""
     share = await target.report("""
         import time
         started = time.monotonic()
@@ -243,7 +243,7 @@ async def cpu_hog(target: Target) -> None:
 
 
 async def endless_output(target: Target) -> None:
-    """Writes to both streams without end: cut where asked, ended at the timeout."""
+    """Writes to both streams without end: the output is cut at its limit, and the call ends at the timeout."""
     result = await target.sandbox.exec(["sh", "-c", "yes | tee /dev/stderr"], timeout_s=0.5, max_output_bytes=4096)
     check_not(max(len(result.stdout), len(result.stderr)) > 4096, "more output came than was asked for")
     check_not(not (result.truncated and result.timed_out), "endless output was not cut and timed out")
@@ -271,7 +271,7 @@ async def control_characters_in_output(target: Target) -> None:
 
 
 async def background_writer_holds_the_pipe(target: Target) -> None:
-    """A child left behind keeps the output open and goes on writing: the call ends all the same."""
+    """A remaining child keeps the output open and continues writing: the call ends nevertheless."""
     async with asyncio.timeout(15):
         result = await target.sandbox.exec(["sh", "-c", "(while :; do echo noise; done) & echo done"], timeout_s=30)
     check_not(result.timed_out, "a child that holds the output keeps the call from ending")
@@ -279,7 +279,7 @@ async def background_writer_holds_the_pipe(target: Target) -> None:
 
 
 async def signals_ignored(target: Target) -> None:
-    """Ignores every signal that can be ignored, in a tree of processes: the timeout ends all of it."""
+    """A tree of processes ignores all signals that it can: the timeout ends all of them."""
     code = """
         import signal, time
         for number in range(1, 65):
@@ -310,7 +310,7 @@ async def standing_still(target: Target) -> None:
 
 
 async def daemons_and_orphans(target: Target) -> None:
-    """Forks twice, starts sessions of its own, ignores hang-ups: nothing outlives the call."""
+    """Forks twice, starts new sessions, ignores hang-ups: no process outlives the call."""
     script = "trap '' TERM HUP INT; (setsid sh -c 'trap \"\" TERM; sleep 50' &) ; (sleep 50 &) ; nohup sleep 50 & true"
     await target.sandbox.exec(["sh", "-c", script])
     await target.python("if os.fork() == 0:\n os.setsid()\n if os.fork() == 0:\n  import time; time.sleep(50)")
@@ -318,7 +318,7 @@ async def daemons_and_orphans(target: Target) -> None:
 
 
 async def a_storm_of_orphans_and_zombies(target: Target) -> None:
-    """Hundreds of children that nobody waits for, and hundreds whose parent has gone: all are collected."""
+    """Leaves hundreds of children without a wait, and hundreds without a parent: all are collected."""
     code = """
         made = 0
         for _ in range(150):
@@ -342,7 +342,7 @@ async def a_storm_of_orphans_and_zombies(target: Target) -> None:
 
 
 async def breeding_faster_than_it_is_killed(target: Target) -> None:
-    """Every process forks another and ends, so that none stays to be found: the timeout still ends the line."""
+    """Each process forks another and ends, so that none can be found: the timeout still ends all of them."""
     code = """
         import time
         until = time.monotonic() + 60

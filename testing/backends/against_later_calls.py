@@ -1,4 +1,4 @@
-"""Attacks on what comes later in the same sandbox: its next calls, their limits and figures, a reset, a snapshot."""
+"""Attacks on later events in the same sandbox: its next calls, their limits and figures, a reset, a snapshot."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def a_process_made_ahead(target: Target) -> None:
 
 
 async def modules_planted_for_the_guest(target: Target) -> None:
-    """Plants a module under every name of the standard library: none of them is imported by process 1."""
+    """Plants a module under every name of the standard library: process 1 imports none of them."""
     trap = "import os; open('/tmp/trapped', 'a').write(f'{os.getpid()} ')"
     await target.python(
         """
@@ -69,7 +69,7 @@ async def modules_planted_for_the_guest(target: Target) -> None:
 
 
 async def programs_planted_under_common_names(target: Target) -> None:
-    """Plants programs where it may write, under the names of those that are run next: the system's are run."""
+    """Plants programs under the names of those that are run next: the system's programs are run."""
     await target.python(
         """
         for folder in ("/work", "/tmp", "/dev/shm", "/work/bin", "/work/.local/bin"):
@@ -87,7 +87,7 @@ async def programs_planted_under_common_names(target: Target) -> None:
 
 
 async def ends_that_look_like_others(target: Target) -> None:
-    """Ends as if it had been killed for its memory, its time, or by the host: only what happened is said."""
+    """Ends as if killed for its memory, its time, or by the host: the result states only the real cause."""
     for code in ("os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 24)", "os._exit(137)", "os._exit(124)"):
         result = await target.python(f"import os; {code}")
         check_equal((result.oom_killed, result.timed_out), (False, False), f"memory kill and timeout after {code}")
@@ -95,7 +95,7 @@ async def ends_that_look_like_others(target: Target) -> None:
 
 
 async def processor_time_that_hides(target: Target) -> None:
-    """Spends its processor time in threads, short-lived children and orphans: it is in the sandbox's usage."""
+    """Uses processor time in threads, short-lived children and orphans: the sandbox's usage includes all of it."""
     before = (await target.sandbox.usage()).cpu_s
     result = await target.report("""
         import resource, threading, time
@@ -117,7 +117,7 @@ async def processor_time_that_hides(target: Target) -> None:
 
 
 async def calls_that_never_return(target: Target) -> None:
-    """Waits where no signal but the last is heard: in vfork, for a stopped child, on a full pipe, in a lock."""
+    """Waits where only SIGKILL works: in vfork, for a stopped child, on a full pipe, in a lock. The timeout holds."""
     for code in (
         "import ctypes; libc = ctypes.CDLL(None); libc.vfork() or libc.pause()",
         "import os, signal; pid = os.fork() or os.kill(os.getpid(), signal.SIGSTOP); os.waitpid(pid, 0)",
@@ -134,7 +134,7 @@ async def calls_that_never_return(target: Target) -> None:
 
 
 async def calls_that_are_cancelled(target: Target) -> None:
-    """Forks without end while its call is cancelled: nothing of it lives on, and the next call is answered."""
+    """Forks without end while its call is cancelled: no process remains, and the next call is answered."""
     bomb = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
     for session in (None, "bomber"):
         running = asyncio.create_task(target.sandbox.run_python(bomb, session=session, timeout_s=30))
@@ -146,7 +146,7 @@ async def calls_that_are_cancelled(target: Target) -> None:
 
 
 async def a_reset_under_fire(target: Target) -> None:
-    """Fills processes, memory and disk, and forks on while the sandbox is reset: the new one has none of it."""
+    """Fills processes, memory and disk, and forks during a reset: nothing of this is left after the reset."""
     code = """
         import signal, threading, time
         for number in range(1, 65):
@@ -174,7 +174,7 @@ async def a_reset_under_fire(target: Target) -> None:
 
 
 async def sessions_without_end(target: Target) -> None:
-    """More sessions than the guest has descriptors and processes for: each call ends as calls do."""
+    """Opens more sessions than the guest has descriptors and processes: every call still gets its result."""
     for number in range(3 * target.spec.processes):
         result = await target.sandbox.run_python("print('well')", session=f"s{number}", timeout_s=5)
         well = result.stdout == b"well\n" or (result.exit_code == 126 and bool(result.stderr))
@@ -186,7 +186,7 @@ async def sessions_without_end(target: Target) -> None:
 
 
 async def working_directories_that_lead_astray(target: Target) -> None:
-    """Has commands run in links to what process 1 has open, in a pipe, a loop, a name of 5,000 letters."""
+    """Runs commands in links to files that process 1 has open, in a pipe, a loop, a name of 5,000 letters."""
     await target.python("""
         os.symlink("/proc/1/cwd", "/work/one"); os.symlink("/proc/1/root", "/work/root"); os.mkfifo("/work/pipe")
         os.symlink("loop", "/work/loop"); os.mkdir("/work/well")

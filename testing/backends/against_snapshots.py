@@ -46,7 +46,7 @@ os.truncate("common", 100)
 
 
 async def forged_marks_of_an_overlay(target: Target) -> None:
-    """Makes whiteouts, opaque folders and redirections by hand: a copy holds what the sandbox shows."""
+    """Forges whiteouts, opaque folders and redirections: a copy contains the files that the sandbox shows."""
     await target.sandbox.exec(["sh", "-c", "mkdir -p a/b; echo one > a/b/one; echo two > two; echo three > a/three"])
     async with target.another(snapshot=await target.sandbox.snapshot()) as fork:
         await fork.run_python("""
@@ -74,7 +74,7 @@ open(".wh.two", "w").close(); open("a/.wh..wh..opq", "w").close()
 
 
 async def times_out_of_range(target: Target) -> None:
-    """Files from before the epoch and from the end of time: a snapshot holds them, and makes them anew."""
+    """Files with times before the epoch and at the end of time: a snapshot captures and restores them."""
     await target.python("""
         for number, when in enumerate((-1, -2**62, 2**62, 2**63 - 1, -2**63, 0)):
             open(f"/work/{number}", "w").close()
@@ -88,7 +88,7 @@ async def times_out_of_range(target: Target) -> None:
 
 
 async def files_that_resist(target: Target) -> None:
-    """Makes files immutable, append-only and sealed where it may: they are captured, replaced or refused, no more."""
+    """Makes files immutable, append-only and sealed if it can: they are captured, replaced or refused."""
     await target.python("""
         import fcntl, struct
         for number, flags in enumerate((0x10, 0x20, 0x30, 0x40, 0x80, 0xffffffff)):
@@ -136,7 +136,7 @@ async def memory_in_attributes_of_files(target: Target) -> None:
 
 
 async def descriptors_that_a_fork_sends(target: Target) -> None:
-    """Sends itself descriptors that nobody receives, which the kernel counts by user: a fork's sessions work on."""
+    """Sends itself unreceived descriptors, which the kernel counts per user: sessions of a fork still work."""
     snapshot = await target.sandbox.snapshot()
     async with target.another(snapshot=snapshot) as attacker, target.another(snapshot=snapshot) as victim:
         await victim.run_python("kept = 6 * 7", session="a")

@@ -1,4 +1,4 @@
-"""Attacks by a channel's process, the one program in a sandbox that holds a socket whose other end is the host's."""
+"""Attacks by a channel's process, the only program in a sandbox with a socket that is connected to the host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MIB = 2**20
 
 
 async def _answer(sandbox: Sandbox, code: str, timeout_s: float = 5) -> object:
-    """Return what a channel's process answers that runs this code at a request."""
+    """Return the answer of a channel's process that runs this code at a request."""
     await sandbox.write("answer.py", ("import os, socket, sys, time\ninput()\n" + dedented(code)).encode())
     channel = await sandbox.open_channel(["python3", "-S", "answer.py"])
     try:
@@ -27,7 +27,7 @@ async def _answer(sandbox: Sandbox, code: str, timeout_s: float = 5) -> object:
 
 
 async def descriptors_sent_to_the_host(target: Target) -> None:
-    """Sends descriptors along with its answers: the host holds none of them afterwards."""
+    """Sends descriptors with its answers: the host keeps none of them open."""
     before = len(os.listdir("/proc/self/fd"))
     code = """
         host = socket.socket(fileno=1)
@@ -57,7 +57,7 @@ async def answers_in_crumbs(target: Target) -> None:
 
 
 async def answers_that_swell(target: Target) -> None:
-    """Answers in a few megabytes what would take a hundred times as much: refused before it is made."""
+    """Answers with a few megabytes that need a hundred times as much when parsed: refused before parsing."""
     before = _resident()
     for shape in ("[]", "{}", "0", '""', "[[[]]]"):
         code = f"sys.stdout.write('[' + {shape!r} + {',' + shape!r} * (7_000_000 // {len(shape) + 1}) + ']\\n')"
@@ -67,14 +67,14 @@ async def answers_that_swell(target: Target) -> None:
 
 
 async def answers_too_deep_to_walk(target: Target) -> None:
-    """Answers with lists in lists, as deep as they may be parsed: refused, for no code could walk through them."""
+    """Answers with lists nested as deep as can be parsed: refused, because no code could process them."""
     for depth in (200, 600, 900, 940, 960, 980, 2000):
         code = f"sys.stdout.write('[' * {depth} + ']' * {depth} + '\\n')"
         await check_raises(SandboxDied, _answer(target.sandbox, code), f"an answer of {depth} levels")
 
 
 async def last_words_that_steer_a_terminal(target: Target) -> None:
-    """Ends with escape sequences on its error stream, which an error quotes: none of them reaches a terminal."""
+    """Writes escape sequences to its error stream, which an error quotes: none reaches a terminal."""
     code = r"os.write(2, b'\x1b]0;owned\x07\x1b[2J\x9b31m\r\x08 words \xe2\x80\xae'); os._exit(1)"
     error = await check_raises(SandboxDied, _answer(target.sandbox, code), "an answer that never comes")
     control = sorted({letter for letter in str(error) if (ord(letter) < 32 and letter != "\n") or ord(letter) == 127})
@@ -83,7 +83,7 @@ async def last_words_that_steer_a_terminal(target: Target) -> None:
 
 
 async def a_channel_that_hangs_up_half(target: Target) -> None:
-    """Shuts one direction of its socket, or sends beside the stream: an answer or SandboxDied, and no wait."""
+    """Shuts one direction of its socket, or sends out-of-band data: an answer or SandboxDied, without a wait."""
     for what in (
         "socket.socket(fileno=1).shutdown(socket.SHUT_RD); os.write(1, b'1\\n')",
         "socket.socket(fileno=1).shutdown(socket.SHUT_WR)",

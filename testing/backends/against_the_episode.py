@@ -1,4 +1,4 @@
-"""Attacks of an agent on its own episode: one that ends as the infrastructure's failure is left out of every rate."""
+"""Attacks of an agent on its own episode: if it ended as an infrastructure failure, no rate would count it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .testbed import Target, dedented, reported
 
 
 async def steering_the_memory_killer(target: Target) -> None:
-    """Exempts itself and its parents from memory kills, and fills memory that is nobody's: the guest lives on."""
+    """Exempts itself and its parents from memory kills, and fills memory of no process: the guest survives."""
     code = """
         import os, time
         for pid in ("self", os.getppid(), *filter(str.isdecimal, os.listdir("/proc"))):
@@ -35,7 +35,7 @@ async def steering_the_memory_killer(target: Target) -> None:
 
 
 async def triggers_on_memory_pressure(target: Target) -> None:
-    """Asks the kernel to be woken when the whole machine runs short of memory, processors or disk, 200 times."""
+    """Registers 200 wake-ups for when the machine is short of memory, processors or disk: they are refused."""
     through = await target.through("""
         held = []
         def watch(kind):
@@ -48,7 +48,7 @@ async def triggers_on_memory_pressure(target: Target) -> None:
 
 
 async def files_full_of_holes(target: Target) -> None:
-    """Files that are far larger than the disk, but empty: a snapshot holds them, and makes them anew as they were."""
+    """Files with holes, far larger than the disk: a snapshot captures and restores them as they were."""
     size = target.spec.disk_mib << 20
     await target.python(
         """
@@ -68,7 +68,7 @@ async def files_full_of_holes(target: Target) -> None:
 
 
 async def a_file_with_many_names(target: Target) -> None:
-    """A file of half the disk with fifty hard links: a snapshot holds it once, and they are one file in the copy."""
+    """A file of half the disk with fifty hard links: a snapshot stores it once, and the copy has one file."""
     await target.python(
         """
         with open("/work/first", "wb") as file: file.write(os.urandom(size))
@@ -84,7 +84,7 @@ async def a_file_with_many_names(target: Target) -> None:
 
 
 async def folders_deeper_than_a_path(target: Target) -> None:
-    """Folders in folders until no path can name them: a snapshot says so as the agent's error, and all goes on."""
+    """Nests folders until no path can name them: a snapshot reports the agent's error, and all else works."""
     await target.python("""
         for _ in range(120):
             try: os.mkdir("d" * 200); os.chdir("d" * 200)
@@ -98,7 +98,7 @@ async def folders_deeper_than_a_path(target: Target) -> None:
 
 
 async def files_that_forbid_everything(target: Target) -> None:
-    """Takes all rights from its files and folders, the working directory included: all of it is captured."""
+    """Removes all rights from its files and folders, even the working directory: all are captured."""
     await target.python("""
         os.makedirs("/work/a/b"); open("/work/a/b/c", "w").close()
         for name in ("a/b/c", "a/b", "a", ""): os.chmod(f"/work/{name}", 0)
@@ -111,7 +111,7 @@ async def files_that_forbid_everything(target: Target) -> None:
 
 
 async def leases_on_its_files(target: Target) -> None:
-    """Takes leases on its files, so that whoever opens one waits for its holder: a snapshot and a command do not."""
+    """Takes leases on its files, so that opening one waits for the holder: a snapshot and a command do not wait."""
     code = """
         import fcntl
         held = []
@@ -132,7 +132,7 @@ async def leases_on_its_files(target: Target) -> None:
 
 
 async def descriptors_on_their_way(target: Target) -> None:
-    """Sends itself as many descriptors as may be on their way: calls that need one end, with one answer each."""
+    """Sends itself the maximum of unreceived descriptors: calls that need a descriptor end, with one answer each."""
     code = """
         import socket
         ends = socket.socketpair()
@@ -149,7 +149,7 @@ async def descriptors_on_their_way(target: Target) -> None:
 
 
 async def a_working_directory_that_is_shut(target: Target) -> None:
-    """Shuts /work for itself: a command elsewhere runs and answers, and nothing runs on without a time limit."""
+    """Removes its own access to /work: a command elsewhere still runs and answers, within its time limit."""
     await target.sandbox.exec(["chmod", "000", "/work"])
     for _ in range(2):
         result = await target.sandbox.exec(["sh", "-c", "pwd; (sleep 60 &)"], cwd="/tmp")

@@ -1,4 +1,4 @@
-"""Attacks on the host through files: whatever the host reads and writes on the agent's behalf is a trap."""
+"""Attacks on the host through files that the host reads and writes on the agent's behalf."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REFUSED = (OSError, ValueError)
 
 
 async def symbolic_links(target: Target) -> None:
-    """Links to the system, to /proc and to one another, as a file and as a directory on the way."""
+    """Links to the system, to /proc and to each other, as a file and as part of a path: the host follows none."""
     await target.sandbox.exec(
         [
             "sh",
@@ -106,7 +106,7 @@ async def special_files(target: Target) -> None:
 
 
 async def sparse_files(target: Target) -> None:
-    """A file that claims a terabyte, and many that claim all they may, read by the host and taken in a snapshot."""
+    """Sparse files of up to a terabyte, which the host reads and puts into a snapshot: it uses little memory."""
     claimed = await target.report("""
         size = 0
         for power in (40, 34, 30, 26, 24, 20):
@@ -126,7 +126,7 @@ async def sparse_files(target: Target) -> None:
 
 
 async def a_file_that_grows_while_it_is_read(target: Target) -> None:
-    """A file is rewritten, cut and grown while the host reads it: never more than asked for, never a wait."""
+    """A file is rewritten, cut and grown while the host reads it: never more than requested, without a wait."""
     writer = """
         import time
         until = time.monotonic() + 20
@@ -184,7 +184,7 @@ async def races_between_check_and_use(target: Target) -> None:
 
 
 async def hostile_names(target: Target) -> None:
-    """Names with line breaks, terminal escapes and bytes that are no text, and ten thousand of them."""
+    """Ten thousand names, with line breaks, terminal escapes and invalid text: the host handles all of them."""
     report = await target.report("""
         made = 0
         for name in (b"\\n", b"\\x1b]0;x\\x07", b"\\xff\\xfe", b"a\\tb", b" ", b"-", b"%s%n", b"'\\"`$(x)",
@@ -203,7 +203,7 @@ async def hostile_names(target: Target) -> None:
 
 
 async def deep_directories(target: Target) -> None:
-    """A tree of a thousand directories, each in the one before: listed, taken in a snapshot, and gone."""
+    """A thousand nested directories: they can be listed, captured in a snapshot, and removed."""
     depth = await target.report("""
         depth = 0
         try:
@@ -249,7 +249,7 @@ async def a_snapshot_of_traps(target: Target) -> None:
 
 
 def _peak_mib() -> int:
-    """Return the most memory this process has ever held."""
+    """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 

@@ -28,7 +28,7 @@ async def _check_guest_is_visible(target: Target) -> None:
 
 
 async def signals_to_the_guest(target: Target) -> None:
-    """Sends process 1 every signal, alone and through its group, and stops it: it goes on answering."""
+    """Sends process 1 every signal, directly and through its group, and stops it: it still answers."""
     await _check_guest_is_visible(target)
     await target.python("""
         for number in range(1, 65):
@@ -67,7 +67,7 @@ async def tracing_the_guest(target: Target) -> None:
 
 
 async def starving_the_guest_by_its_limits(target: Target) -> None:
-    """Lowers the limits, priority and scheduling class of process 1, or of everybody: it would never answer."""
+    """Tries to lower the limits, priority and scheduling class of process 1 or of all: it still answers."""
     await _check_guest_is_visible(target)
     through = await target.through("""
         import ctypes, resource
@@ -91,7 +91,7 @@ async def starving_the_guest_by_its_limits(target: Target) -> None:
 
 
 async def descriptors_of_the_guest(target: Target) -> None:
-    """Lists, opens and takes over the descriptors of process 1, and looks for inherited ones of its own."""
+    """Tries to list, open and copy the descriptors of process 1, and looks for inherited descriptors."""
     await _check_guest_is_visible(target)
     through = await target.through("""
         import ctypes, stat
@@ -126,7 +126,7 @@ async def forged_replies(target: Target) -> None:
 
 
 async def a_session_that_answers_for_itself(target: Target) -> None:
-    """Floods the socket by which a session is given its code, takes that code away, and answers calls to come."""
+    """Floods the socket that brings a session's code, removes the code, and answers future calls in advance."""
     await target.python(
         """
         import socket, struct
@@ -152,7 +152,7 @@ async def a_session_that_answers_for_itself(target: Target) -> None:
 
 
 async def a_name_that_breaks_proc(target: Target) -> None:
-    """Names its process so that a careless reader of /proc takes it for another's child, and hides a daemon so."""
+    """Gives a daemon a name that misleads careless readers of /proc about its parent: it is found nevertheless."""
     await target.python("""
         import ctypes, time
         libc = ctypes.CDLL(None)
@@ -201,7 +201,7 @@ async def starving_the_guest(target: Target) -> None:
 
 
 async def a_channel_that_floods(target: Target) -> None:
-    """A channel's process answers without being asked, without an end, and with deeply nested JSON."""
+    """A channel's process answers without a request, without end, and with deeply nested JSON."""
     endless = "while :; do printf xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done"
     nested = "head -c 20000 /dev/zero | tr '\\0' '['; echo"
     for script in (endless, nested, "cat /dev/zero", "printf '\\377\\376\\n'"):

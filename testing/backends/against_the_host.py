@@ -1,4 +1,4 @@
-"""Attacks on the host through what shows of it: processes, files, /proc, /sys, the environment."""
+"""Attacks on the host through its visible parts: processes, files, /proc, /sys, the environment."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def secrets_in_environments_and_arguments(target: Target) -> None:
 
 
 async def what_an_earlier_sandbox_was_told(target: Target) -> None:
-    """Searches its memory for an environment variable of a sandbox made before it, while that lives and afterwards."""
+    """Searches its memory for an environment variable of an earlier sandbox, live or closed: it finds nothing."""
     word = secrets.token_hex(16)
     # so many that a shorter spec does not overwrite all of them
     many = tuple((f"AGENTGYM_CHECK_{number}", word) for number in range(64))
@@ -70,7 +70,7 @@ async def what_an_earlier_sandbox_was_told(target: Target) -> None:
 
 
 async def _in_memory(target: Target, sandbox: Sandbox, word: str) -> bool:
-    """Whether a process of the sandbox has the word in its memory. What it is given to look for is not the word."""
+    """Return whether a process of the sandbox has the word in its memory. The search does not contain the word."""
     secrets = await replace(target, sandbox=sandbox).report(
         """
         import re
@@ -112,7 +112,7 @@ async def files_of_the_host(target: Target) -> None:
 
 
 def _marks(path: str) -> list[int]:
-    """Return what tells this very file from another at the same path."""
+    """Return marks that distinguish this file from another at the same path."""
     try:
         status = os.stat(path)
     except OSError:
@@ -137,7 +137,7 @@ async def tasks_and_their_truth(target: Target) -> None:
 
 
 async def processes_of_the_host(target: Target) -> None:
-    """Signals, traces and reads the memory of a process of the host, and of every number it can think of."""
+    """Tries to signal, trace and read processes of the host, and of every pid in a range: it reaches none."""
     through = await target.through(
         """
         import ctypes, signal
@@ -167,7 +167,7 @@ async def processes_of_the_host(target: Target) -> None:
 
 
 async def signals_to_everybody(target: Target) -> None:
-    """Sends every signal to every process there is: it ends itself at most, and the host notices nothing."""
+    """Sends every signal to every process: it ends at most itself, and the host is unaffected."""
     seen = await target.report("report(os.path.exists(f'/proc/{canary}'))", canary=target.host.canary)
     check_not(seen, "processes of the host are in sight; it is not tried")
     for group in (-1, 0):
@@ -201,7 +201,7 @@ async def kernel_memory_and_addresses(target: Target) -> None:
 
 
 async def writing_settings_of_the_machine(target: Target) -> None:
-    """Opens everything in /proc/sys and /sys to write, the crash handler's name and the kernel's levers among them."""
+    """Opens all of /proc/sys and /sys for writing, such as the crash handler's name: nothing can be written."""
     through = await target.through("""
         for top in ("/proc/sys", "/proc/pressure", "/sys"):
             for folder, folders, names in os.walk(top):

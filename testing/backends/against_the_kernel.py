@@ -1,4 +1,4 @@
-"""Attacks on the kernel's interfaces: whatever makes namespaces, mounts, devices, or has a record of holes."""
+"""Attacks on the kernel's interfaces: for namespaces, mounts, devices, or with a history of vulnerabilities."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def _allowed(target: Target, code: str) -> None:
 
 
 async def mounting(target: Target) -> None:
-    """Mounts, unmounts, remounts, moves its root, by the old calls and by the new ones."""
+    """Tries to mount, unmount, remount and move its root, by old and new system calls: all are refused."""
     await _allowed(
         target,
         """
@@ -50,7 +50,7 @@ async def mounting(target: Target) -> None:
 
 
 async def new_namespaces(target: Target) -> None:
-    """Unshares and clones every kind of namespace, a user namespace above all, and enters those it can name."""
+    """Tries to create every kind of namespace, and to enter those that it can name: all are refused."""
     await _allowed(
         target,
         """
@@ -159,7 +159,7 @@ async def keyrings(target: Target) -> None:
 
 
 async def io_uring(target: Target) -> None:
-    """Sets up a ring, by which calls go past a system-call filter."""
+    """Tries to set up io_uring, whose operations bypass a system-call filter: it is refused."""
     await _allowed(target, 'call("io_uring_setup", 425, 4, empty)')
 
 
@@ -207,7 +207,7 @@ async def administering_the_machine(target: Target) -> None:
 
 
 async def another_architectures_calls(target: Target) -> None:
-    """Makes 32-bit and x32 calls, whose numbers a filter for 64 bits reads as others."""
+    """Makes 32-bit and x32 calls, whose numbers mean other calls in a 64-bit filter: they are refused."""
     code = """
         import ctypes, mmap, os, platform
         def run(machine_code):
@@ -249,7 +249,7 @@ async def typing_into_a_terminal(target: Target) -> None:
 
 
 async def crash_files(target: Target) -> None:
-    """Crashes with the limit on core files lifted: no core file, and the host's crash handler stays out of it."""
+    """Crashes after raising the limit on core files: no core file, and the host's crash handler is not started."""
     result = await target.python("""
         import resource
         try: resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

@@ -1,4 +1,4 @@
-"""Attacks by a guest that has been taken over: it lies, stalls, floods, dies in mid-word. Also see impostor.py."""
+"""Attacks by a guest under an attacker's control: it lies, stalls, floods, ends in mid-reply. Also see impostor.py."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PATIENCE_S = 15.0  # more than the host's own grace period
 async def _answered(
     target: Target, answers: list[bytes], call: Callable[[Sandbox], Awaitable[object]], what: str
 ) -> None:
-    """Each answer, given to a call of its own, must end the sandbox."""
+    """Check that each answer, given to a separate call, ends the sandbox."""
     for answer in answers:
         async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
             guest.link.sendall(answer)
@@ -43,7 +43,7 @@ def _python(sandbox: Sandbox) -> Awaitable[object]:
 
 
 async def frames_that_are_none(target: Target) -> None:
-    """Junk, lengths of four gigabytes, headers that are no JSON, no object, or nested without end."""
+    """Junk, lengths of four gigabytes, headers that are not a JSON object or are nested without end."""
     await _answered(
         target,
         [
@@ -82,7 +82,7 @@ async def replies_that_lie(target: Target) -> None:
 
 
 async def replies_that_nobody_asked_for(target: Target) -> None:
-    """Answers to other calls, to none, and twice to the same."""
+    """Answers to other calls, to no call, and twice to the same call."""
     answers = [encode({**HONEST, "id": number}) for number in (7, "1", [1], None, -1, 2**70, True)]
     await _answered(target, answers[:-1], _python, "a call")
     async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
@@ -92,7 +92,7 @@ async def replies_that_nobody_asked_for(target: Target) -> None:
 
 
 async def files_that_lie(target: Target) -> None:
-    """More content than asked for, sizes that are none, error numbers that do not exist, names without end."""
+    """More content than requested, invalid sizes, unknown error numbers, endless names."""
     await _answered(
         target,
         [
@@ -137,7 +137,7 @@ async def a_guest_that_stalls(target: Target) -> None:
 
 
 async def a_guest_killed_in_the_middle_of_a_reply(target: Target) -> None:
-    """The reply breaks off after every part of it, with other calls under way: all of them get SandboxDied."""
+    """The reply ends early, at any of its parts, while other calls are running: all of them get SandboxDied."""
     frame = encode({**HONEST, "out": 3}, b"abc")
 
     async def break_off(cut: int) -> None:
@@ -155,7 +155,7 @@ async def a_guest_killed_in_the_middle_of_a_reply(target: Target) -> None:
 
 
 async def a_guest_that_floods(target: Target) -> None:
-    """Sends without end what nobody asked for: the host stops reading at the first frame."""
+    """Sends unrequested data without end: the host stops reading at the first frame."""
     async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
         guest.link.setblocking(False)
         calling = asyncio.create_task(guest.sandbox.run_python("pass"))
@@ -173,7 +173,7 @@ async def a_guest_that_floods(target: Target) -> None:
 
 
 async def a_snapshot_that_lies(target: Target) -> None:
-    """The guest streams no files, and says that it could not, or that it did: an error, and no empty snapshot."""
+    """The guest streams no files, and reports failure or success: an error, and no empty snapshot."""
     for exit_code, text in ((1, b"no"), (0, b"")):
         async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
             guest.link.sendall(encode({**HONEST, "exit": exit_code, "out": 0}, text))
@@ -192,7 +192,7 @@ async def numbers_of_json_that_are_none(target: Target) -> None:
 
 
 async def headers_nested_as_deep_as_json_may_be(target: Target) -> None:
-    """Lists in the fields of a reply, just below the depth at which no parser takes them: the sandbox ends."""
+    """Lists in a reply's fields, nested almost as deep as the parser allows: the sandbox ends."""
     text = json.dumps({**HONEST, "exit": "NESTED"})
     frames = []
     for depth in (200, 800, 900, 940, 960, 980, 990):
@@ -202,7 +202,7 @@ async def headers_nested_as_deep_as_json_may_be(target: Target) -> None:
 
 
 async def a_directory_without_end(target: Target) -> None:
-    """Lists more names than there may be files: refused before a text is made of each."""
+    """Lists more names than the allowed number of files: refused before the names are decoded."""
     async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
         listing = asyncio.create_task(guest.sandbox.list())
         await asyncio.sleep(0)
@@ -212,7 +212,7 @@ async def a_directory_without_end(target: Target) -> None:
 
 
 async def a_file_in_crumbs(target: Target) -> None:
-    """Sends a large file one byte a reply: the host does not ask a million times."""
+    """Sends a large file one byte per reply: the host does not send a million requests."""
     async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
         guest.link.sendall(b"".join(encode({"id": number, "size": 10**6}, b"x") for number in range(1, 100)))
         check_equal(len(await guest.sandbox.read("f")) <= 1, True, "whether the first crumb was the last")

@@ -16,7 +16,7 @@ from .testbed import Target
 
 @contextlib.asynccontextmanager
 async def _listening(family: socket.AddressFamily, address: str) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """Open a TCP and a UDP socket of the host on one port. Yields the port, and whatever arrives."""
+    """Open a TCP and a UDP socket of the host on one port. Yields the port, and a list of what arrives."""
     arrived: list[bytes] = []
 
     def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -88,7 +88,7 @@ async def reaching_the_internet(target: Target) -> None:
 
 
 async def resolving_names(target: Target) -> None:
-    """Looks up a name, which would carry data out even where no connection can be made."""
+    """Looks up a name, which could send data out even without a connection: no look-up succeeds."""
     through = await target.through("""
         import socket
         socket.setdefaulttimeout(1)
@@ -214,7 +214,7 @@ async def talking_to_another_sandbox(target: Target) -> None:
 
 
 async def stopping_the_network_of_others(target: Target) -> None:
-    """Sends one request in a million crumbs, beside silent connections: the network of another sandbox goes on."""
+    """Sends a request in a million pieces, next to silent connections: another sandbox's network still works."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
@@ -255,7 +255,7 @@ print(urllib.request.urlopen("http://{host}/", timeout=10).read())
 
 
 def _addresses_here() -> set[str]:
-    """IPv4 addresses of this host, as far as it says."""
+    """Return the known IPv4 addresses of this host."""
     addresses: set[str] = set()
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe_socket:
         probe_socket.connect(("192.0.2.1", 9))  # sends nothing: only a route is looked up

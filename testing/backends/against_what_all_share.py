@@ -1,4 +1,4 @@
-"""Attacks on what the kernel has for all sandboxes and the host together: its locks, tables, caches and terminals."""
+"""Attacks on kernel resources that all sandboxes and the host share: locks, tables, caches and terminals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _JOIN = """
 
 
 async def shared_kernel_allowances(target: Target) -> None:
-    """Takes what the kernel counts for all sandboxes together: watches, timers, asynchronous I/O, huge pages."""
+    """Uses resources that the kernel counts for all sandboxes together: watches, timers, async I/O, huge pages."""
     code = """
         import ctypes, mmap
         libc = ctypes.CDLL(None, use_errno=True)
@@ -52,7 +52,7 @@ async def shared_kernel_allowances(target: Target) -> None:
 
 
 async def flushing_the_disks(target: Target) -> None:
-    """Has the kernel write out the machine's disks, 3,000 times, by sync and by fsync of files it may only read."""
+    """Asks the kernel 3,000 times to flush the disks, by sync and by fsync of read-only files: none are flushed."""
     code = """
         import ctypes
         libc = ctypes.CDLL(None, use_errno=True)
@@ -74,13 +74,13 @@ async def flushing_the_disks(target: Target) -> None:
 
 
 def _disk_flushes() -> int:
-    """How often this machine's disks were told to write out their caches; 0 if the kernel does not count that."""
+    """Return how often this machine's disks had to flush their caches; 0 if the kernel does not count this."""
     lines = [line.split() for line in Path("/proc/diskstats").read_text().splitlines()]
     return sum(int(fields[18]) for fields in lines if len(fields) > 18)
 
 
 async def evicting_the_cache(target: Target) -> None:
-    """Drops programs that it may only read from the machine's cache, so that everybody reads them from the disk."""
+    """Tries to drop a program that it may only read from the machine's cache: the program stays there."""
     code = """
         program = os.open("/usr/bin/env", os.O_RDONLY)
         os.pread(program, 8192, 0)
@@ -98,7 +98,7 @@ async def evicting_the_cache(target: Target) -> None:
 
 
 async def memberships_that_take_long_to_end(target: Target) -> None:
-    """Joins groups and sets keys by the thousand: at their end the kernel holds a lock that everybody waits for."""
+    """Joins thousands of groups and sets keys, whose end holds a kernel lock that all processes need."""
     code = """
         made = {}
         for name, kind, option in (("groups", 2, join), ("groups of IPv6", 2, join_ipv6), ("keys", 1, sign)):
@@ -120,7 +120,7 @@ async def memberships_that_take_long_to_end(target: Target) -> None:
 
 
 async def code_in_the_path_of_packets(target: Target) -> None:
-    """Attaches filters and upper-layer protocols to sockets, and switches on what slows every packet of the machine."""
+    """Attaches filters and protocols to sockets, and enables options that slow every packet of the machine."""
     through = await target.through("""
         import socket, struct
         datagram, stream = socket.socket(2, 2), socket.socket(2, 1)
@@ -144,7 +144,7 @@ async def code_in_the_path_of_packets(target: Target) -> None:
 
 
 async def watching_what_others_open(target: Target) -> None:
-    """Asks the kernel to tell when somebody opens a file of /usr: by inotify, dnotify, fanotify, a lease."""
+    """Asks the kernel to report when others open a file of /usr: by inotify, dnotify, fanotify, a lease."""
     through = await target.through("""
         import ctypes, fcntl
         libc = ctypes.CDLL(None, use_errno=True)
@@ -160,7 +160,7 @@ async def watching_what_others_open(target: Target) -> None:
 
 
 async def drivers_of_terminals(target: Target) -> None:
-    """Puts line disciplines under a terminal of its own, each of which the kernel would load as a module."""
+    """Sets line disciplines on its own terminal, each of which the kernel would load as a module."""
     disciplines = await target.report("""
         import fcntl, pty, struct
         leader, follower = pty.openpty()
@@ -174,7 +174,7 @@ async def drivers_of_terminals(target: Target) -> None:
 
 
 async def terminals_of_all(target: Target) -> None:
-    """Opens terminals, in all the processes that it may have: 3,072 are all there are for every container together."""
+    """Opens terminals in all its processes: all containers together share only 3,072."""
     terminals = await target.report("""
         import select
         read, write = os.pipe()
@@ -199,7 +199,7 @@ async def terminals_of_all(target: Target) -> None:
 
 
 async def core_scheduling(target: Target) -> None:
-    """Asks for cores of its own, by which the kernel switches the scheduler of the whole machine."""
+    """Asks for separate cores, for which the kernel changes the scheduler of the whole machine."""
     if platform.machine() != "x86_64":
         raise NotApplicable("the attack uses a system call number of x86-64")
     through = await target.through("""

@@ -67,7 +67,7 @@ async def check_backend(
 
     Args:
         backend: a registered name, or a Backend.
-        only: names of the checks to run, as `checks` gives them; by default all.
+        only: names of the checks to run, as in `checks`; by default all.
         attacks: run hostile code too. All of it is bounded, but do not run it on a backend without isolation.
         spec: the spec of the sandboxes to check, for example one with another image. Small limits make checks
             quick.
