@@ -7,6 +7,7 @@ import io
 import struct
 
 import pytest
+from by_day import some_by_day
 from PIL import Image
 
 from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task, Trajectory, Turn
@@ -43,8 +44,9 @@ async def test_each_kind_of_job_is_solved_by_the_oracle_and_not_by_the_imperfect
     task_set = load_task_set("gui/desktop-v1")
     tasks = [*task_set["validation"][:8], *task_set["held_out"][40:42]]
     assert len({task.tags[1] for task in tasks}) == 10
-    trajectories = await play(tasks, getattr(task_set, player))
-    assert [t.success for t in trajectories] == [float(player == "oracle")] * 10
+    chosen = some_by_day(tasks, 5 if player == "oracle" else 3)
+    trajectories = await play(chosen, getattr(task_set, player))
+    assert [t.success for t in trajectories] == [float(player == "oracle")] * len(chosen)
 
 
 @pytest.mark.needs_namespaces
