@@ -17,6 +17,7 @@ from agentgym.credit import CreditWarning
 from agentgym.errors import UnknownNameError
 from agentgym.registry import (
     KINDS,
+    close_backends,
     everything,
     load,
     load_reward,
@@ -69,6 +70,13 @@ TOOLS_AT_RESET = {
 }  # the task names them; `agentgym check` looks
 OF_FOLDERS = {"agentgym/code-terminal-v1"}  # folders of the user's: tests/sandboxes/test_terminal.py checks it on some
 CALLS_OF_FORMAT = {"tags": ("query", "sql")}  # a call that the format knows; others can write any
+
+
+@pytest.fixture(autouse=True)
+async def backends_of_this_loop():
+    """A backend belongs to the event loop of its test."""
+    yield
+    await close_backends()
 
 
 def of(kind):

@@ -25,6 +25,7 @@ from agentgym import (
     load_reward,
 )
 from agentgym.messages import Result
+from agentgym.registry import close_backends
 from agentgym.reward import SUCCESS, validate_components, validate_each
 
 MARKS = {
@@ -72,6 +73,12 @@ OWN_TRUTHS = {
 OF_FOLDERS = {"agentgym/code-terminal-v1"}  # folders of the user's: tests/sandboxes/test_terminal.py tries them
 REPLAYED = {"final_state"}
 """Judges that play the calls again and believe no result. Their environments are tried by what the agent calls."""
+
+
+@pytest.fixture(autouse=True)
+async def backends_of_this_loop():
+    yield
+    await close_backends()
 
 
 def finished(task: Task, text: str) -> Iterator[Trajectory]:

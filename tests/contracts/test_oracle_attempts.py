@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from built_sets import built_set, each_task_set, one_of_each_namespace
 
-from agentgym import Budgets, EpisodeManager, RolloutConfig, ScriptedPolicy, load
+from agentgym import Budgets, EpisodeManager, RolloutConfig, ScriptedPolicy, close_backends, load
 from agentgym.methods.attempts import Attempts
 
 
@@ -20,6 +20,7 @@ async def test_the_oracle_solves_its_task_again_in_a_second_attempt(name):
     manager = EpisodeManager(lambda task: ScriptedPolicy(task_set.oracle(task)), config)
     [episode] = await manager.collect([task])
     divergence = await manager.replay(episode) if episode.valid and len(episode.rows()) == 1 else None
+    await close_backends()
     if episode.error and (
         episode.error.startswith("MissingExtraError") or "not installed. Run: apt-get" in episode.error
     ):

@@ -8,7 +8,7 @@ import pytest
 from built_sets import built_set, each_task_set, one_of_each_reward
 from pins import PINS
 
-from agentgym import EpisodeManager, ScriptedPolicy, TaskSet, load
+from agentgym import EpisodeManager, ScriptedPolicy, TaskSet, close_backends, load
 from agentgym.evaluation.contamination import contamination
 from agentgym.testing import check_reward, check_task_set
 from agentgym.testing.hidden_truth import shown_truth
@@ -30,6 +30,7 @@ async def test_the_declared_reward_keeps_its_contract_on_solved_episodes(name):
         pytest.skip(error)
     assert [trajectory.success for trajectory in solved] == [1.0]
     await check_reward(load("environments", task.environment).reward, solved)
+    await close_backends()
 
 
 @each_task_set()
