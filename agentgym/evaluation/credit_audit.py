@@ -53,7 +53,9 @@ class Sample:
 
     @property
     def forks(self) -> list[Fork]:
-        """The forks before every turn but the first of the chosen trajectories. The group itself values the start."""
+        """The forks before every turn of the chosen trajectories except the first, whose value the group itself
+        gives.
+        """
         chosen = (self.groups[g][i] for g, i in self.places)
         return [Fork(trajectory, turn) for trajectory in chosen for turn in range(1, len(trajectory.turns))]
 

@@ -47,7 +47,7 @@ def bytes_of(content: Content) -> bytes:
 
 
 def content_of(data: bytes) -> Content:
-    """Return a file as text where it is text, otherwise as `{"base64": ...}`."""
+    """Return a file as text if it is text, otherwise as `{"base64": ...}`."""
     try:
         return data.decode()
     except UnicodeDecodeError:

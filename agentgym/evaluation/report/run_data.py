@@ -130,7 +130,7 @@ def run_data(contents: Contents) -> dict[str, Any]:
 
 
 def pace_of(contents: Contents) -> list[dict[str, Any]]:
-    """Return the last figures (see pace_rows) of the current training stage, or of the last one."""
+    """Return the last figures (see pace_rows) of the current or, if none is running, the last training stage."""
     stages = reversed(_stages(contents, "reinforce"))
     current = next((stage for stage in stages if stage.phase in contents.metrics), None)
     return [] if current is None else pace_rows(contents.metrics[current.phase])

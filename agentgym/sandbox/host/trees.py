@@ -111,7 +111,7 @@ def merged(archives: Sequence[bytes], *, lowest: bool) -> bytes:
     Args:
         lowest: nothing is below the first archive, so whiteouts and opaque marks are left out.
     """
-    # by path: header, content, and the content's origin, which names of the same file share
+    # by path: header, content, and the content's origin, which is equal for all names of a file
     merged_records: dict[bytes, tuple[dict[str, Any], memoryview, tuple[int, int]]] = {}
     for number, archive in enumerate(archives):
         changes, view, paths = changes_of(archive), memoryview(archive), sorted(merged_records)
