@@ -53,9 +53,7 @@ class Sample:
 
     @property
     def forks(self) -> list[Fork]:
-        """The forks before every turn of the chosen trajectories except the first, whose value the group itself
-        gives.
-        """
+        """The forks before every turn of the chosen trajectories but the first, whose value the group gives."""
         chosen = (self.groups[g][i] for g, i in self.places)
         return [Fork(trajectory, turn) for trajectory in chosen for turn in range(1, len(trajectory.turns))]
 
