@@ -184,6 +184,10 @@ class PolicyError(AgentGymError, RuntimeError):
     """The model or its server failed."""
 
 
+class RequestsRefused(PolicyError):
+    """The gateway cannot do what an agent's program asks for. Another try would be refused too."""
+
+
 class ContextFull(PolicyError):
     """The conversation no longer fits the model's context window."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from agentgym.environment import EnvironmentWrapper
-from agentgym.errors import LedgerError, RewardError
+from agentgym.errors import LedgerError, RequestsRefused, RewardError
 from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy
 from agentgym.rollout.environment_handle import EnvironmentHandle
@@ -24,6 +24,9 @@ from agentgym.rollout.replay import ReplayPolicy
 from agentgym.task.definition import Task
 from agentgym.trajectory import PromptAddition, Provenance
 from agentgym.trajectory.record import Trajectory
+
+NEVER_RETRIED = (RewardError, RequestsRefused)
+"""Failures that another try would have too."""
 
 
 class Episode:
@@ -68,7 +71,7 @@ class Episode:
                 except LedgerError:
                     raise
                 except Exception as error:  # noqa: BLE001  whatever it is, it is not the agent's fault
-                    if isinstance(error, RewardError) or not self._retries.take(error):
+                    if isinstance(error, NEVER_RETRIED) or not self._retries.take(error):
                         self._fail(error)
                         break
                 except asyncio.CancelledError as error:

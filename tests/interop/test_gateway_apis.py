@@ -195,9 +195,9 @@ async def test_what_a_program_cut_in_two_is_read_as_no_character_and_what_is_no_
             {"role": "tool", "tool_call_id": "c", "content": "\udc00"},
         ]
         program.messages += history
-        await program.ask(tools=tools)
         raw = b'{"messages": [{"role": "user", "content": "\xed\xa0\x80"}]}'
         assert (await http.post("/v1/chat/completions", content=raw)).status_code == 400
+        await program.ask(tools=tools)
         called = await http.post("/mcp", json={"jsonrpc": "2.0", "id": "\ud800", "method": "\udc00"})
         assert called.json()["id"] == "\ud800"
         await http.post("/episode/end", json={})

@@ -9,7 +9,7 @@ from typing import Any
 from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.messages import ImagePart, Message
 
-from .api import call_of, chat_of, content_of, event_of, finish_of, function_of, tools_of
+from .api import Tools, call_of, chat_of, content_of, event_of, finish_of, tools_of
 from .chat import Answer, Chat, invalid, list_of, object_of, text_of
 
 
@@ -25,17 +25,18 @@ class AnthropicMessages:
             messages.append(Message("system", content_of(body["system"], "text", _image_source)))
         for row in list_of(body.get("messages"), "messages"):
             messages += self._messages(object_of(row, "A message"))
-        tools = []
+        tools = Tools()
         for tool in tools_of(body):
             named = object_of(tool, "A tool")
-            tools.append(function_of({**named, "parameters": named.get("input_schema")}))
+            if named.get("type", "custom") == "custom":  # others are run, or described, by the provider
+                tools.add({**named, "parameters": named.get("input_schema")})
         return chat_of(body, messages, tools, body.get("max_tokens"))
 
     def _messages(self, row: Mapping[str, Any]) -> Iterator[Message]:
         """Yield our messages for one of Anthropic's. Its user message contains tool results; ours are separate."""
         role, content = row.get("role"), row.get("content")
-        if role not in ("user", "assistant"):
-            raise invalid(f"A message has the role {role!r:.40}. Give user or assistant.")
+        if role not in ("user", "assistant", "system"):
+            raise invalid(f"A message has the role {role!r:.40}. Give user, assistant or system.")
         if isinstance(content, str):
             yield Message(role, content)
             return

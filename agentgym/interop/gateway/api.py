@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agentgym import strict_json
@@ -11,7 +12,7 @@ from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.messages import Call, Content, ImagePart, Message, Part, TextPart
 from agentgym.tools.arguments import replace_lone_surrogates
 
-from .chat import Answer, Chat, invalid, list_of, object_of, text_of
+from .chat import Answer, Chat, ToolForm, invalid, list_of, object_of, text_of
 
 MAX_MESSAGES, MAX_TOOLS, MAX_IMAGES = 4096, 256, 64
 
@@ -36,9 +37,9 @@ class Api(Protocol):
     def error(self, refused: ServerRefusal) -> dict[str, Any]: ...
 
 
-def chat_of(body: Mapping[str, Any], messages: list[Message], tools: list[dict[str, Any]], max_tokens: Any) -> Chat:
+def chat_of(body: Mapping[str, Any], messages: list[Message], tools: Tools, max_tokens: Any) -> Chat:
     """Build a request from its parts. Raises: ServerRefusal for too many parts, or an invalid token limit."""
-    if not messages or len(messages) > MAX_MESSAGES or len(tools) > MAX_TOOLS:
+    if not messages or len(messages) > MAX_MESSAGES or len(tools.schemas) > MAX_TOOLS:
         raise invalid(f"A request must have 1 to {MAX_MESSAGES} messages and at most {MAX_TOOLS} tools.")
     if sum(len(message.images) for message in messages) > MAX_IMAGES:
         raise invalid(f"A request must have at most {MAX_IMAGES} images.")
@@ -46,7 +47,37 @@ def chat_of(body: Mapping[str, Any], messages: list[Message], tools: list[dict[s
         raise invalid(f"The limit of an answer's tokens is {max_tokens!r:.40}. Give a whole number above 0.")
     model = body.get("model")
     name = model if isinstance(model, str) else ""
-    return Chat(tuple(messages), tuple(tools), max_tokens, body.get("stream") is True, model=name)
+    is_streamed = body.get("stream") is True
+    return Chat(tuple(messages), tuple(tools.schemas), tools.forms, max_tokens, is_streamed, model=name)
+
+
+@dataclass(slots=True)
+class Tools:
+    """The tools of a request, as the policy sees them. Tools that only the program's provider runs are left out.
+
+    Attributes:
+        schemas: in the OpenAI function-call format. forms: as in Chat.
+    """
+
+    schemas: list[dict[str, Any]] = field(default_factory=list)
+    forms: dict[str, ToolForm] = field(default_factory=dict)
+
+    def add(self, function: Mapping[str, Any], form: ToolForm | None = None) -> None:
+        """Add a tool. `form`: how the program calls it, unless as a function. Raises: ServerRefusal."""
+        if form is not None:
+            self.forms[form.policy_name] = form
+            function = {**function, "name": form.policy_name}
+        self.schemas.append(function_of(function))
+
+    def add_text_tool(self, tool: Mapping[str, Any], namespace: str = "") -> None:
+        """Add a tool that takes a text, possibly in a grammar. Raises: ServerRefusal."""
+        form = ToolForm(text_of(tool.get("name"), "The name of a tool"), namespace, takes_text=True)
+        given = tool.get("format")
+        grammar = given.get("definition") or "" if isinstance(given, Mapping) else ""
+        described = f"The text, in this grammar:\n{grammar}" if grammar else "The text."
+        properties = {"input": {"type": "string", "description": described}}
+        parameters = {"type": "object", "properties": properties, "required": ["input"]}
+        self.add({"description": tool.get("description"), "parameters": parameters}, form)
 
 
 def tools_of(body: Mapping[str, Any]) -> Sequence[Any]:

@@ -1,7 +1,8 @@
 """The application behind the gateway: access checks, request parsing, and refusals as responses.
 
 POST   /v1/chat/completions, /v1/responses, /v1/messages   the policy's next message
-GET    /v1/models                                          the policy's name
+POST   /v1/messages/count_tokens                           the length of a prompt
+GET    /v1/models, /v1/models/NAME                         the policy's name
 POST   /mcp                                                the environment's tools, over MCP
 POST   /episode/tools/NAME                                 call one of these tools, with its arguments as JSON
 GET    /episode                                            the task and the tools
@@ -14,6 +15,7 @@ The bearer token, or the header x-api-key, names the episode.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,15 +27,18 @@ from starlette.routing import Route
 
 from agentgym import strict_json
 from agentgym.cluster.served_episodes import ServerRefusal
+from agentgym.errors import PolicyError
 from agentgym.interop.ascii_json import AsciiJSONResponse
 from agentgym.interop.mcp.content import content_to_mcp
 from agentgym.interop.mcp.tool_server import ToolServer
 from agentgym.messages import Result, StopReason
+from agentgym.policy.contract import Renderer
+from agentgym.rollout.conversation import Conversation
 from agentgym.tools.arguments import replace_lone_surrogates
 
 from .anthropic_messages import AnthropicMessages
 from .api import Api
-from .chat import invalid, object_of
+from .chat import Chat, invalid, object_of
 from .chat_completions import ChatCompletions, chat_content
 from .program_loop import ProgramLoop
 from .responses import Responses
@@ -45,7 +50,8 @@ BODY_S = 30.0
 CLAIM_S = 30.0
 """How long a client may wait for an episode before it asks again."""
 _USUAL: Api = ChatCompletions()
-_APIS: tuple[Api, ...] = (_USUAL, Responses(), AnthropicMessages())
+_ANTHROPIC: Api = AnthropicMessages()
+_APIS: tuple[Api, ...] = (_USUAL, Responses(), _ANTHROPIC)
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -58,7 +64,9 @@ def application(sessions: Sessions, accepted: Callable[[object], None] = lambda 
     server = _Gateway(sessions, accepted)
     routes = [
         *(Route(api.path, server.completing(api), methods=["POST"]) for api in _APIS),
+        Route(f"{_ANTHROPIC.path}/count_tokens", server.answering(server.count, _ANTHROPIC), methods=["POST"]),
         Route("/v1/models", server.answering(server.models), methods=["GET"]),
+        Route("/v1/models/{name:path}", server.answering(server.model), methods=["GET"]),
         Route("/mcp", server.answering(server.mcp), methods=["POST"]),
         Route("/episode", server.answering(server.episode), methods=["GET"]),
         Route("/episode/tools/{name:path}", server.answering(server.call), methods=["POST"]),
@@ -98,7 +106,7 @@ class _Gateway:
             chat = api.read(object_of(body, "The request"))
             chat = replace(chat, is_retry=retries not in ("0", ""))
             answer = await loop.complete(chat)
-            model = chat.model or loop.policy_name
+            model = chat.model or loop.policy.name
             if chat.stream:
                 events = api.events(answer, model, with_usage=chat.stream_usage)
                 return StreamingResponse(_encoded(events), media_type="text/event-stream")
@@ -106,9 +114,19 @@ class _Gateway:
 
         return self.answering(complete, api)
 
+    async def count(self, request: Request) -> Response:
+        """Answer with the number of tokens of a prompt, in Anthropic's format."""
+        renderer = self._loop(request).policy.renderer
+        chat = _ANTHROPIC.read(object_of(replace_lone_surrogates(await _json(request)), "The request"))
+        return AsciiJSONResponse({"input_tokens": _prompt_tokens(chat, renderer)})
+
     async def models(self, request: Request) -> Response:
-        name = self._loop(request).policy_name
-        return AsciiJSONResponse({"object": "list", "data": [{"id": name, "object": "model", "owned_by": "agentgym"}]})
+        return AsciiJSONResponse({"object": "list", "data": [_model(self._loop(request).policy.name)]})
+
+    async def model(self, request: Request) -> Response:
+        """Describe a model by any name: every name is the policy."""
+        self._loop(request)
+        return AsciiJSONResponse(_model(request.path_params["name"]))
 
     async def mcp(self, request: Request) -> Response:
         loop = self._loop(request)
@@ -171,6 +189,21 @@ class EpisodeTools(ToolServer):
     async def run(self, name: str, arguments: dict[str, Any]) -> Result:
         """Run a tool."""
         return await self._loop.call(name, arguments)
+
+
+def _prompt_tokens(chat: Chat, renderer: Renderer | None) -> int:
+    """Return the tokens of a request's prompt; without a renderer, a quarter of its bytes. Raises: ServerRefusal."""
+    if renderer is None:
+        texts = [message.written for message in chat.messages] + [json.dumps(tool) for tool in chat.tools]
+        return sum(len(text.encode()) for text in texts) // 4
+    try:
+        return len(Conversation(chat.messages, chat.tools, renderer).prompt_ids)
+    except PolicyError as error:
+        raise invalid(f"The policy cannot read these messages: {error}") from error
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "agentgym"}
 
 
 def described(loop: ProgramLoop) -> dict[str, Any]:

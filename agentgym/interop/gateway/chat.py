@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.cluster.served_episodes import ServerRefusal
@@ -17,11 +17,31 @@ Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class ToolForm:
+    """How a program calls a tool that is not a plain function: the policy sees it as one, by another name.
+
+    Attributes:
+        name, namespace: the program's names.
+        takes_text: whether the tool takes a text in place of arguments; for the policy, the argument `input`.
+    """
+
+    name: str
+    namespace: str = ""
+    takes_text: bool = False
+
+    @property
+    def policy_name(self) -> str:
+        """The name of the tool for the policy."""
+        return f"{self.namespace}__{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True, slots=True)
 class Chat:
     """A request for the next message.
 
     Attributes:
         messages: the conversation. tools: schemas in the OpenAI function-call shape.
+        forms: by the policy's name, the tools that the program calls in another form.
         max_tokens: the program's own limit for the message, or None.
         stream: whether to answer as events. stream_usage: whether the events include token counts.
         model: the program's name for the model.
@@ -30,6 +50,7 @@ class Chat:
 
     messages: tuple[Message, ...]
     tools: tuple[dict[str, Any], ...] = ()
+    forms: Mapping[str, ToolForm] = field(default_factory=dict)
     max_tokens: int | None = None
     stream: bool = False
     stream_usage: bool = False
@@ -39,13 +60,14 @@ class Chat:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The next message with token counts. `id`: unique on the server."""
+    """The next message with token counts. `id`: unique on the server. `forms`: as in Chat."""
 
     id: str
     message: Message
     finish_reason: FinishReason
     prompt_tokens: int
     completion_tokens: int
+    forms: Mapping[str, ToolForm] = field(default_factory=dict)
 
     def calls(self) -> list[tuple[str, str, dict[str, Any]]]:
         """Return the id, name and arguments of each call; see `as_sent`."""
@@ -57,11 +79,24 @@ def as_sent(call: Call) -> tuple[str, dict[str, Any]]:
     return call.name or "unreadable", call.arguments if call.error is None else {"error": call.error}
 
 
+def is_call_of(call: Call, name: str, arguments: Mapping[str, Any]) -> bool:
+    """Return whether a call of the policy is a call of a tool that programs may rename, as in `mcp__gym__guess`."""
+    is_named = call.name == name or (call.name or "").endswith(("_" + name, "." + name, "/" + name))
+    return is_named and call.arguments == arguments
+
+
+def text_input(arguments: Mapping[str, Any]) -> str:
+    """Return the text that a call passes to a tool that takes a text: its `input`, or else all arguments as JSON."""
+    if set(arguments) == {"input"} and isinstance(arguments["input"], str):
+        return arguments["input"]
+    return json.dumps(arguments, sort_keys=True)
+
+
 def key_of(message: Message) -> Key:
     """Return the key of a message: role, text, calls, and the call that it answers."""
     content = message.text if not message.images else message.content
     sent = map(as_sent, message.calls)  # a program sends back what it received
-    calls = tuple((name, json.dumps(arguments, sort_keys=True)) for name, arguments in replace_lone_surrogates([*sent]))
+    calls = tuple((name, text_input(arguments)) for name, arguments in replace_lone_surrogates([*sent]))
     if message.role == "assistant" and isinstance(content, str):
         content = replace_lone_surrogates(content).strip()  # as programs send it back
     return message.role, content, calls, message.call_id

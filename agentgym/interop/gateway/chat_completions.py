@@ -11,8 +11,8 @@ from typing import Any
 from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.messages import ImagePart, Message, TextPart
 
-from .api import call_of, chat_of, content_of, event_of, finish_of, function_of, image_of_data, tools_of
-from .chat import Answer, Chat, invalid, list_of, object_of, text_of
+from .api import Tools, call_of, chat_of, content_of, event_of, finish_of, image_of_data, tools_of
+from .chat import Answer, Chat, invalid, list_of, object_of, text_input, text_of
 
 
 class ChatCompletions:
@@ -25,7 +25,13 @@ class ChatCompletions:
         if body.get("n") not in (None, 1):
             raise invalid("n must be 1: the server answers with one message at a time.")
         messages = [self._message(object_of(row, "A message")) for row in list_of(body.get("messages"), "messages")]
-        tools = [function_of(object_of(tool, "A tool").get("function")) for tool in tools_of(body)]
+        tools = Tools()
+        for tool in tools_of(body):
+            kind = object_of(tool, "A tool").get("type", "function")
+            if kind == "custom":
+                tools.add_text_tool(object_of(tool.get("custom"), "A tool"))
+            elif kind == "function":
+                tools.add(object_of(tool.get("function"), "A tool"))
         chat = chat_of(body, messages, tools, body.get("max_completion_tokens", body.get("max_tokens")))
         options = object_of(body.get("stream_options") or {}, "stream_options")
         return replace(chat, stream_usage=options.get("include_usage") is True)
@@ -40,7 +46,12 @@ class ChatCompletions:
         if role == "assistant":
             calls = []
             for call in list_of(row.get("tool_calls") or [], "tool_calls"):
-                function = object_of(object_of(call, "A call").get("function"), "function")
+                if object_of(call, "A call").get("type") == "custom":
+                    custom = object_of(call.get("custom"), "custom")
+                    text = {"input": text_of(custom.get("input"), "input")}
+                    calls.append(call_of(call.get("id"), custom.get("name"), text))
+                    continue
+                function = object_of(call.get("function"), "function")
                 calls.append(call_of(call.get("id"), function.get("name"), function.get("arguments")))
             thought = row.get("reasoning_content") or ""
             return Message("assistant", content, tuple(calls), reasoning=text_of(thought, "reasoning_content"))
@@ -83,10 +94,13 @@ class ChatCompletions:
         return {"role": "assistant", "content": answer.message.text, **thought}
 
     def _calls(self, answer: Answer) -> list[dict[str, Any]]:
-        return [
-            {"id": name, "type": "function", "function": {"name": tool, "arguments": json.dumps(arguments)}}
-            for name, tool, arguments in answer.calls()
-        ]
+        calls = []
+        for name, tool, arguments in answer.calls():
+            takes_text = tool in answer.forms  # this API has no other forms
+            kind, given = ("custom", "input") if takes_text else ("function", "arguments")
+            text = text_input(arguments) if takes_text else json.dumps(arguments)
+            calls.append({"id": name, "type": kind, kind: {"name": tool, given: text}})
+        return calls
 
     def _head(self, answer: Answer, model: str, kind: str) -> dict[str, Any]:
         return {"id": f"chatcmpl-{answer.id}", "object": kind, "created": int(time.time()), "model": model}

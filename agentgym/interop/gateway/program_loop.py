@@ -11,18 +11,18 @@ from typing import Any, NoReturn, TypeVar
 from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.errors import ContextFull, PolicyError, SandboxExhausted
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
+from agentgym.policy.contract import Policy
 from agentgym.rollout.budgets import EpisodeOver
 from agentgym.rollout.conversation import Conversation, open_turn, over_budget
 from agentgym.rollout.play_loop import PlayLoop
 from agentgym.trajectory import Row
 
-from .chat import Answer, Chat, Key, invalid, key_of, keys_of
+from .chat import Answer, Chat, Key, invalid, is_call_of, key_of, keys_of
 from .open_row import OpenRow
+from .refusals import Refusals
 
 MAX_WAITING = 16
 """The maximum open requests and calls of one episode."""
-MAX_REFUSED = 64
-"""The number of invalid requests that ends an episode: its program will not correct itself."""
 IDLE_S = 0.5
 """How long a policy's batches wait for a program's next request."""
 T = TypeVar("T")
@@ -50,7 +50,8 @@ class ProgramLoop(PlayLoop):
         self._next_turn: asyncio.Future[None] | None = None  # awaited by `play_turn`
         self._turns_played = 0
         self._last_asked = 0.0
-        self._refused = self._written = 0
+        self._refusals = Refusals()
+        self._written = 0
         self._idle: asyncio.TimerHandle | None = None
         self._is_waited_for = False
         self._task_messages: Sequence[Message] = ()
@@ -70,8 +71,8 @@ class ProgramLoop(PlayLoop):
         return self._trajectory.task.id
 
     @property
-    def policy_name(self) -> str:
-        return self._policy.name
+    def policy(self) -> Policy:
+        return self._policy
 
     @property
     def has_turns(self) -> bool:
@@ -88,10 +89,10 @@ class ProgramLoop(PlayLoop):
             self._over.set_exception(error)
 
     def note_refused(self, refused: ServerRefusal) -> None:
-        """Count a refused request. Too many unreadable ones end the episode."""
-        self._refused += 400 <= refused.status < 429
-        if self._refused >= MAX_REFUSED:
-            self.end(StopReason.REPEATED_VOID)
+        """Note that a request was refused. Too many refusals fail the episode."""
+        self._refusals.note(refused)
+        if self._refusals.are_too_many:
+            self.fail(self._refusals.failure())
 
     def note_program(self, **data: Any) -> None:
         """Record data about the program in the provenance."""
@@ -120,6 +121,8 @@ class ProgramLoop(PlayLoop):
             await asyncio.gather(*self._work, return_exceptions=True)
             self._wait_for_this(False)
         await self._keep_open_turn()
+        if self._refusals.ended(reason):
+            raise self._refusals.failure()
         if not self.has_turns and reason not in (StopReason.CONTEXT_FULL, StopReason.MAX_TOKENS):
             raise PolicyError("The program ended before it requested a message from the policy.")
         raise EpisodeOver(reason)
@@ -172,11 +175,8 @@ class ProgramLoop(PlayLoop):
         try:
             self._check_open()
             if len(self._work) >= MAX_WAITING:
-                raise ServerRefusal(
-                    429,
-                    "rate_limit_error",
-                    f"{MAX_WAITING} requests of this episode are already open. Wait until one is answered.",
-                )
+                waiting = f"{MAX_WAITING} requests of this episode are already open. Wait until one is answered."
+                raise ServerRefusal(429, "rate_limit_error", waiting)
         except ServerRefusal:
             work.close()
             raise
@@ -185,7 +185,9 @@ class ProgramLoop(PlayLoop):
         self._work.add(task)
         task.add_done_callback(self._work.discard)
         try:
-            return await asyncio.shield(task)
+            done = await asyncio.shield(task)
+            self._refusals.last = None
+            return done
         except asyncio.CancelledError:
             if not task.cancelled():
                 raise
@@ -305,7 +307,7 @@ class ProgramLoop(PlayLoop):
         usage.count(turn, exact=row.conversation.prefix_ids is not None)
         row.turn, row.keys, row.executed = turn, [*keys, key_of(turn.message)], []
         identity = f"{trajectory.seed:x}_{index}"
-        row.answer = Answer(identity, turn.message, reply.finish_reason, prompt, written)
+        row.answer = Answer(identity, turn.message, reply.finish_reason, prompt, written, chat.forms)
         if turn.finish_reason == "length" and limit.ends_episode and most == limit.tokens:
             self.end(limit.reason)
         return row.answer
@@ -318,7 +320,7 @@ class ProgramLoop(PlayLoop):
         assert row.turn is not None
         done = {call.id for call, _ in row.executed}
         unanswered = (call for call in row.turn.calls if call.id not in done)
-        call = next((call for call in unanswered if (call.name, call.arguments) == (name, arguments)), None)
+        call = next((call for call in unanswered if is_call_of(call, name, arguments)), None)
         if call is None:
             call = Call(name, arguments, f"own_{row.turn.index}_{len(row.executed)}")
             if self._usage.calls >= self._budgets.max_calls:
@@ -335,7 +337,7 @@ class ProgramLoop(PlayLoop):
         assert request is not None
         row.running.add(request)
         try:
-            result = await self._environment.current.call(call)
+            result = await self._environment.current.call(replace(call, name=name))
         finally:
             row.running.discard(request)
         row.turn.tools_s += asyncio.get_running_loop().time() - began
@@ -346,13 +348,12 @@ class ProgramLoop(PlayLoop):
 
     def _calling_row(self, name: str, arguments: dict[str, Any]) -> OpenRow | None:
         """Return the row whose last message made a call, else the last active row; None without any."""
-        rows = [row for row in self._rows if row.turn is not None]
-        rows.sort(key=lambda row: -1 if row.turn is None else row.turn.index)
+        rows = sorted((row for row in self._rows if row.turn), key=lambda row: row.turn.index if row.turn else -1)
         holding = [
             row
             for row in rows
-            for call in (row.turn.calls if row.turn is not None else ())
-            if (call.name, call.arguments) == (name, arguments) and call.id not in {own.id for own, _ in row.executed}
+            for call in (row.turn.calls if row.turn else ())
+            if is_call_of(call, name, arguments) and call.id not in {own.id for own, _ in row.executed}
         ]
         candidates = holding or rows
         return candidates[-1] if candidates else None

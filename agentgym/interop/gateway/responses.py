@@ -9,8 +9,8 @@ from typing import Any
 
 from agentgym.messages import ImagePart, Message
 
-from .api import call_of, chat_of, content_of, event_of, function_of, image_of_data, tools_of
-from .chat import Answer, Chat, invalid, list_of, object_of, text_of
+from .api import Tools, call_of, chat_of, content_of, event_of, image_of_data, tools_of
+from .chat import Answer, Chat, ToolForm, invalid, list_of, object_of, text_input, text_of
 from .chat_completions import ChatCompletions
 
 
@@ -36,7 +36,9 @@ class Responses:
         else:
             for item in list_of(given, "input"):
                 self._add(messages, object_of(item, "An item of input"))
-        tools = [function_of(object_of(tool, "A tool")) for tool in tools_of(body)]
+        tools = Tools()
+        for tool in tools_of(body):
+            _add_tool(tools, object_of(tool, "A tool"))
         return chat_of(body, messages, tools, body.get("max_output_tokens"))
 
     def _add(self, messages: list[Message], item: Mapping[str, Any]) -> None:
@@ -48,13 +50,14 @@ class Responses:
             if role not in ("system", "developer", "user", "assistant"):
                 raise invalid(f"A message has the role {role!r:.40}. Give system, developer, user or assistant.")
             messages.append(Message("system" if role == "developer" else role, content))
-        elif kind == "function_call":
-            call = call_of(item.get("call_id"), item.get("name"), item.get("arguments"))
+        elif kind in ("function_call", "custom_tool_call"):
+            given = item.get("arguments") if kind == "function_call" else {"input": text_of(item.get("input"), "input")}
+            call = call_of(item.get("call_id"), _name_of(item), given)
             if messages and messages[-1].role == "assistant":
                 messages[-1] = Message("assistant", messages[-1].content, (*messages[-1].calls, call))
             else:
                 messages.append(Message("assistant", "", (call,)))
-        elif kind == "function_call_output":
+        elif kind in ("function_call_output", "custom_tool_call_output"):
             content = content_of(item.get("output"), ("input_text", "output_text"), _input_image)
             messages.append(Message("tool", content, call_id=text_of(item.get("call_id"), "call_id")))
         elif kind != "reasoning":
@@ -110,8 +113,15 @@ class Responses:
                 }
             )
         for name, tool, arguments in answer.calls():
-            call = {"call_id": name, "name": tool, "arguments": json.dumps(arguments), "status": "completed"}
-            output.append({"id": f"fc_{answer.id}_{name}", "type": "function_call", **call})
+            form = answer.forms.get(tool, ToolForm(tool))
+            call = {"call_id": name, "name": form.name, "status": "completed"}
+            if form.namespace:
+                call["namespace"] = form.namespace
+            if form.takes_text:
+                call = {"type": "custom_tool_call", **call, "input": text_input(arguments)}
+            else:
+                call = {"type": "function_call", **call, "arguments": json.dumps(arguments)}
+            output.append({"id": f"fc_{answer.id}_{name}", **call})
         return output
 
     def events(self, answer: Answer, model: str, *, with_usage: bool) -> Iterator[str]:
@@ -145,16 +155,37 @@ class Responses:
                 yield event("response.reasoning_summary_text.done", **at, text=part["text"])
                 yield event("response.reasoning_summary_part.done", **at, part=part)
             else:
-                empty = {**item, "status": "in_progress", "arguments": ""}
+                field = "input" if item["type"] == "custom_tool_call" else "arguments"
+                kind = "custom_tool_call_input" if field == "input" else "function_call_arguments"
+                empty = {**item, "status": "in_progress", field: ""}
                 yield event("response.output_item.added", output_index=index, item=empty)
-                yield event("response.function_call_arguments.delta", **at, delta=item["arguments"])
-                done = {"arguments": item["arguments"], "name": item["name"]}
-                yield event("response.function_call_arguments.done", **at, **done)
+                yield event(f"response.{kind}.delta", **at, delta=item[field])
+                yield event(f"response.{kind}.done", **at, **{field: item[field], "name": item["name"]})
             yield event("response.output_item.done", output_index=index, item=item)
         response = self._response(answer, model, "completed", output)
         yield event(f"response.{response['status']}", response=response)
 
     error = ChatCompletions.error
+
+
+def _add_tool(tools: Tools, tool: Mapping[str, Any], namespace: str = "") -> None:
+    """Add a tool, or the tools of a namespace. Raises: ServerRefusal."""
+    kind = tool.get("type", "function")
+    if kind == "namespace" and not namespace:
+        name = text_of(tool.get("name"), "The name of a namespace")
+        for nested in tools_of(tool):
+            _add_tool(tools, object_of(nested, "A tool"), name)
+    elif kind == "function":
+        name = text_of(tool.get("name"), "The name of a tool")
+        tools.add(tool, ToolForm(name, namespace) if namespace else None)
+    elif kind == "custom":
+        tools.add_text_tool(tool, namespace)
+
+
+def _name_of(item: Mapping[str, Any]) -> str:
+    """Return the policy's name of the tool that an item calls."""
+    namespace = text_of(item.get("namespace") or "", "A namespace")
+    return ToolForm(text_of(item.get("name"), "The name of a call"), namespace).policy_name
 
 
 def _input_image(part: Mapping[str, Any]) -> ImagePart:
