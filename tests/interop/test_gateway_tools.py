@@ -70,9 +70,9 @@ async def test_calls_go_out_and_come_back_in_the_form_of_the_program():
     [trajectory] = await through_gateway(script, client)
     assert trajectory.error is None
     assert not trajectory.further_rows  # the second request continues the first
-    kept = [{key: item.get(key) for key in ("type", "name", "namespace", "arguments", "input")} for item in seen[:3]]
+    sent = [{key: item.get(key) for key in ("type", "name", "namespace", "arguments", "input")} for item in seen[:3]]
     text = {"type": "custom_tool_call", "name": "apply_patch", "namespace": None, "arguments": None}
-    assert kept == [
+    assert sent == [
         {"type": "function_call", "name": "add", "namespace": "mcp__gym", "arguments": '{"amount": 2}', "input": None},
         {**text, "input": "*** Begin"},
         {**text, "input": '{"diff": "x"}'},

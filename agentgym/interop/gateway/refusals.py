@@ -18,7 +18,7 @@ class Refusals:
     """The requests of a program that were refused.
 
     Attributes:
-        count: of all requests of the episode. last: the refusal of the last request; None if that was answered.
+        count: number of refused requests. last: the refusal of the last request; None if that was answered.
     """
 
     def __init__(self) -> None:
