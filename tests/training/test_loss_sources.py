@@ -23,8 +23,9 @@ from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.storage.run_folder import RunFolder, checkpoint_in
 from agentgym.training import Recipe
 from agentgym.training.monitoring.callbacks import ValidationCallback, success_reached_at
-from agentgym.training.recipe.train_section import ReferenceSection
-from agentgym.training.stages.update_parts import ReferenceCallback
+from agentgym.training.processes import ALONE
+from agentgym.training.recipe.train_section import ReferenceSection, TrainSection
+from agentgym.training.stages.update_parts import Reference
 
 FIXED = {"reference": {"kind": "fixed"}}
 LONG_ENOUGH = {"max_episode_tokens": 64, "max_turn_tokens": 48}
@@ -172,27 +173,34 @@ def test_the_optimiser_forgets_its_moments_with_a_reset(tmp_path):
     assert [bool(state) for state in states] == [True, False, True]
 
 
+def reference_of_the_best(trainer: SimpleNamespace, checkpoint: Path | None = None) -> Reference:
+    """Make the part of a run without a reference to load, which begins here or at a checkpoint."""
+    section = TrainSection(reference=ReferenceSection(kind="best"))
+    reference = Reference(section, None, None, ALONE)
+    reference._checkpoint = checkpoint
+    reference.attach(trainer)
+    return reference
+
+
 def test_a_reference_follows_validation_only_where_it_is_the_best_so_far(tmp_path):
     ours, theirs = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
     trainer = SimpleNamespace(
         ref_model=ours, model=theirs, accelerator=SimpleNamespace(unwrap_model=lambda model: model)
     )
-    callback = ReferenceCallback(ReferenceSection(kind="best"))
-    callback.attach(trainer, None)
+    callback = reference_of_the_best(trainer)
     start = ours.weight.clone()
     for success in (0.5, 0.5, 0.25):
-        callback.note({"success": success})
+        callback.validated({"success": success})
         assert torch.equal(ours.weight, start)
-    callback.note({"success": 0.75})
+    callback.validated({"success": 0.75})
     assert torch.equal(ours.weight, theirs.weight)
     folder = tmp_path / "checkpoint-1" / "reference"
     folder.mkdir(parents=True)
     (folder / "best.json").write_text('{"success": 0.9}')
-    resumed = ReferenceCallback(ReferenceSection(kind="best"))
-    resumed.attach(trainer, folder.parent)
+    resumed = reference_of_the_best(trainer, folder.parent)
     with torch.no_grad():
         theirs.weight.add_(1.0)
-    resumed.note({"success": 0.8})
+    resumed.validated({"success": 0.8})
     assert not torch.equal(ours.weight, theirs.weight)
 
 
@@ -212,11 +220,10 @@ def test_a_reference_that_follows_validation_is_in_its_checkpoints(tmp_path):
 
 def test_the_first_validation_of_training_moves_the_reference_if_it_is_better_than_the_start():
     ours, theirs = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
-    reference = ReferenceCallback(ReferenceSection(kind="best"))
     accelerator = SimpleNamespace(unwrap_model=lambda model: model)
-    reference.attach(SimpleNamespace(ref_model=ours, model=theirs, accelerator=accelerator), None)
+    reference = reference_of_the_best(SimpleNamespace(ref_model=ours, model=theirs, accelerator=accelerator))
     success = {0: 0.25, 5: 0.5}
-    validation = ValidationCallback(lambda step: reference.note({"success": success[step]}), every=5, before=True)
+    validation = ValidationCallback(lambda step: reference.validated({"success": success[step]}), every=5, before=True)
     start = ours.weight.clone()
     validation.on_train_begin(None, TrainerState(global_step=0, max_steps=9), None)
     assert torch.equal(ours.weight, start)
