@@ -42,6 +42,7 @@ OWN_TESTS = {
     "horizon": "training/test_horizon_benchmark.py",
     "importers": "tasks/test_importers_benchmark.py",
     "learning": "training/test_learning_benchmark.py",
+    "memory": "training/test_memory_benchmark.py",
     "objectives": "training/test_objectives_benchmark.py",
     "sandbox": "sandbox/test_sandbox_benchmark.py",
     "soak": "sandbox/test_soak.py",
@@ -65,7 +66,6 @@ BY_HAND = {
     "combinations": "trains every combination: hours",
     "gui": "opens pages of 100,000 elements",
     "make_library_bugs": "writes the bugs of two task sets anew",
-    "memory": "trains models that fill the memory",
     "scale": "trains in two ways, and on a cluster: hours",
     "swe_gold": "plays a published set whole",
 }

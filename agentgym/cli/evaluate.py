@@ -114,8 +114,6 @@ def evaluate(
 
 def _with_progress(measure: Callable[..., Coroutine[Any, Any, Evaluation]], player: Agent) -> Evaluation:
     """Play the tasks, and show a progress bar."""
-    from agentgym.training.monitoring.heartbeat import heartbeat
-
     with progress_bar() as progress:
         bar = progress.add_task("episodes", total=None, note="")
 
@@ -124,8 +122,7 @@ def _with_progress(measure: Callable[..., Coroutine[Any, Any, Evaluation]], play
             note += f", {state.failed} failed" if state.failed else ""
             progress.update(bar, completed=state.done, total=state.total, note=note)
 
-        with heartbeat(progress, bar, "episodes: the first is being played"):
-            return run(measure(progress=show), player)
+        return run(measure(progress=show), player)
 
 
 def _report(evaluation: Evaluation, earlier: Evaluation | None, measured: MeasureOptions) -> None:

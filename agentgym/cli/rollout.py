@@ -89,17 +89,14 @@ def play_and_keep(
 
 
 async def _play(manager: EpisodeManager, tasks: list[Task], spending: Spending) -> list[Trajectory]:
-    from agentgym.training.monitoring.heartbeat import heartbeat
-
     trajectories: list[Trajectory] = []
     solved = 0.0
     with progress_bar() as progress:
         total = len(tasks) * manager.config.group_size
         bar = progress.add_task("episodes", total=total, note="")
-        with heartbeat(progress, bar, "episodes: the first is being played"):
-            async for trajectory in manager.run(tasks):
-                trajectories.append(trajectory)
-                solved += (trajectory.success or 0.0) if trajectory.scored else 0.0
-                progress.update(bar, advance=1, note=f"solved {percent(solved / len(trajectories))}")
-                spending.add(trajectory, len(trajectories), total)
+        async for trajectory in manager.run(tasks):
+            trajectories.append(trajectory)
+            solved += (trajectory.success or 0.0) if trajectory.scored else 0.0
+            progress.update(bar, advance=1, note=f"solved {percent(solved / len(trajectories))}")
+            spending.add(trajectory, len(trajectories), total)
     return trajectories

@@ -140,12 +140,17 @@ class Policy:
         renderer: set if token ids are known; trajectories are then token-exact and usable for training.
         version: the version of the weights; the trainer increments it.
         context_tokens: the size of the context window in tokens; None if unknown.
+        running: the number of tokens that each running request has so far, for progress; empty if unknown.
     """
 
     name: str = "policy"
     renderer: Renderer | None = None
     version: int = 0
     context_tokens: int | None = None
+
+    @property
+    def running(self) -> Sequence[int]:
+        return ()
 
     async def generate(self, request: Request) -> Reply:
         """Answer a request.

@@ -110,6 +110,7 @@ class TransformersPolicy(Policy):
         self._rows: StreamBatcher[DecodeRequest] = StreamBatcher(
             self._sample, self._worker, pauses=lambda: self._pairs.is_busy, lockstep=lockstep, **options
         )
+        self._running: dict[int, DecodeRequest] = {}  # by id()
         self._pasts: dict[str, KVPrefix] = {}
         self._live: set[str] = set()
         self._swap_lock = SwapLock()
@@ -118,6 +119,11 @@ class TransformersPolicy(Policy):
     @override
     def identity(self) -> dict[str, Any]:
         return {**super().identity(), "call_format": self.renderer.call_format.name, **self._hook, **self.checkpoint}
+
+    @property
+    @override
+    def running(self) -> Sequence[int]:
+        return [len(row.tokens) for row in list(self._running.values())]
 
     async def generate(self, request: Request) -> Reply:
         """Answer by continuing `prefix_ids`; without them, the rendered messages.
@@ -142,7 +148,7 @@ class TransformersPolicy(Policy):
         past = self._pasts.pop(request.episode, None)
         if past is not None and past.covers(prefix):
             row.past = past
-        row = await self._rows.submit(row, request.episode)
+        await self._sampled(row, request.episode)
         if row.left is not None and request.episode in self._live:
             self._remember(request.episode, row.left)
         return Reply(
@@ -156,6 +162,14 @@ class TransformersPolicy(Policy):
             completion_tokens=len(row.tokens),
             masks=row.masks,
         )
+
+    async def _sampled(self, row: DecodeRequest, episode: str) -> None:
+        """Sample a row to its end."""
+        self._running[id(row)] = row
+        try:
+            await self._rows.submit(row, episode)
+        finally:
+            del self._running[id(row)]
 
     def _role_of(self, request: Request) -> str:
         """Return the role whose adapter answers; empty without an adapter per role. Raises: PolicyError."""

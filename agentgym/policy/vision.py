@@ -75,8 +75,8 @@ class VisionPolicy(TransformersPolicy):
         room = self._room(len(prefix))
         limit = request.sampling.max_tokens if room is None else min(room, request.sampling.max_tokens)
         options = {"role": self._role_of(request), "ended": self._stop_text(), "images": images}
-        decode_request = VisionDecodeRequest(prefix, request.sampling, limit, **options)
-        row = await self._rows.submit(decode_request, request.episode)
+        row = VisionDecodeRequest(prefix, request.sampling, limit, **options)
+        await self._sampled(row, request.episode)
         return Reply(
             message=self.renderer.parse(row.tokens, request.tools),
             token_ids=row.tokens,

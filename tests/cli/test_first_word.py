@@ -2,29 +2,79 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import re
 import subprocess
 import sys
 import time
 
+import pytest
 from rich.console import Console
+from scripted_episodes import say, task
 from typer.testing import CliRunner
 
+from agentgym import Budgets, EpisodeManager, Policy, RolloutConfig
 from agentgym.cli.app import app
-from agentgym.training.monitoring.heartbeat import heartbeat
+from agentgym.policy import Reply
+from agentgym.testing import Counter, TargetReached
 from agentgym.training.monitoring.progress import PhaseProgress
+from agentgym.training.rollouts.rollouts import Rollouts
 
 
-def test_until_the_first_episode_ends_lines_say_how_long_it_has_taken():
+def test_a_phase_without_episodes_says_how_long_it_has_taken():
     output = io.StringIO()
-    with PhaseProgress(Console(file=output, width=200)) as progress:
-        bar = progress.add_task("episodes", total=3, note="")
-        with heartbeat(progress, bar, "episodes: the first is being played", first_s=0.1):
-            time.sleep(0.5)
-            progress.update(bar, completed=1)
-            time.sleep(0.5)
-    lines = [line for line in output.getvalue().splitlines() if "is being played" in line]
-    assert len(lines) == 2, "after 0.1 and 0.3 s, and none once an episode has ended"
+    with PhaseProgress(Console(file=output, width=200), first_s=0.1) as progress:
+        bar = progress.add_task("warm start", total=3)
+        time.sleep(0.6)
+        progress.update(bar, completed=3)
+        time.sleep(0.3)
+    lines = [line for line in output.getvalue().splitlines() if "so far" in line]
+    assert len(lines) == 2, "after 0.1 and 0.3 s, and none once the phase has ended"
+    assert re.fullmatch(r"warm start 0/3; \d s so far", lines[0])
+
+
+class Slow(Policy):
+    """Adds one after a while."""
+
+    async def generate(self, request):
+        await asyncio.sleep(0.2)
+        return Reply(say("add"), completion_tokens=7)
+
+
+TASKS = [task(f"t{n}", target=1000) for n in range(3)]
+CONFIG = RolloutConfig(environment=Counter, reward=TargetReached(), budgets=Budgets(max_turns=5))
+
+
+@pytest.mark.parametrize("plays", ["a manager", "a run"])
+def test_before_the_first_episode_ends_a_phase_says_its_turns_and_tokens(plays):
+    """Counted anew in each phase: the second has no more turns than the first."""
+    output, policy = io.StringIO(), Slow()
+    with Rollouts(CONFIG) as rollouts, PhaseProgress(Console(file=output, width=200), first_s=0.1) as progress:
+        for phase in ("first", "second"):
+            bar = progress.add_task(phase, total=3)
+            if plays == "a run":
+                rollouts.play(policy, TASKS, label=phase, on_trajectory=lambda _, bar=bar: progress.advance(bar))
+            else:
+                asyncio.run(EpisodeManager(policy, CONFIG).collect(TASKS, label=phase))
+                progress.update(bar, completed=3)
+    for phase in ("first", "second"):
+        counts = re.findall(
+            rf"{phase} 0/3; 3 episodes running, (\d+) turns, (\d+) tokens, \d+ a second, \d s so far", output.getvalue()
+        )
+        assert counts, output.getvalue()
+        assert all(0 < int(turns) <= 15 and int(tokens) == 7 * int(turns) for turns, tokens in counts)
+
+
+def test_a_terminal_shows_turns_and_tokens_below_the_bar():
+    console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
+    with PhaseProgress(console, first_s=0.05) as progress:
+        progress.add_task("episodes", total=1)
+        asyncio.run(EpisodeManager(Slow(), CONFIG).collect(TASKS[:1]))
+        time.sleep(0.1)
+        for renderable in progress.get_renderables():
+            console.print(renderable)
+    assert "5 turns, 35 tokens" in console.file.getvalue()
 
 
 def test_an_evaluation_says_what_it_loads():

@@ -161,6 +161,18 @@ async def test_a_row_whose_request_was_cancelled_leaves_the_batch(model, rendere
     await policy.close()
 
 
+async def test_a_policy_says_how_many_tokens_its_running_requests_have(model, renderer, tools):
+    policy, prompt = TransformersPolicy(model, renderer, eos_token_ids=[10**9]), renderer.prompt([], tools)
+    counts: list[list[int]] = []
+    handle = model.register_forward_pre_hook(lambda *_: counts.append(list(policy.running)))
+    requests = [Request([], tools, prompt, Sampling(max_tokens=limit, seed=0), f"e{limit}") for limit in (3, 5)]
+    await asyncio.gather(*map(policy.generate, requests))
+    assert {tokens for each in counts for tokens in each} >= {0, 1, 2, 3, 4}
+    assert list(policy.running) == []
+    handle.remove()
+    await policy.close()
+
+
 async def test_a_worker_is_free_soon_after_all_requests_were_cancelled(model, renderer, tools):
     """So a process that is told to end does not wait for the end of a batch."""
     policy = TransformersPolicy(model, renderer, eos_token_ids=[10**9])

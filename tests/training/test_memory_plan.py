@@ -39,8 +39,8 @@ def recipe_of(folder: Path, **changes: dict) -> Recipe:
     return Recipe.parse(data)
 
 
-def plan_of(folder: Path, **changes: dict) -> MemoryPlan:
-    return plan_memory(recipe_of(folder, **changes), device="cpu", available=1e12)
+def plan_of(folder: Path, *, prompt_tokens: int = 512, **changes: dict) -> MemoryPlan:
+    return plan_memory(recipe_of(folder, **changes), device="cpu", available=1e12, prompt_tokens=prompt_tokens)
 
 
 def test_activations_are_those_that_autograd_keeps_of_the_real_model(folder):
@@ -53,11 +53,16 @@ def test_activations_are_those_that_autograd_keeps_of_the_real_model(folder):
             saved[address] = tensor
         return tensor
 
+    mask = torch.ones_like(ids)
+    mask[0, 0] = 0  # as in a padded batch: each head of the queries then has keys and values of its own
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        model.base_model(input_ids=ids, use_cache=False)
+        model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
     real = sum(tensor.untyped_storage().nbytes() for tensor in saved.values())
-    planned = plan_of(folder, train={"microbatch_tokens": ids.numel()}).training["activations"]
-    assert planned == pytest.approx(real * (1 + 1 / 3), rel=0.05)  # one of three layers again, as backward's scratch
+    one_row = {"episode": {"max_episode_tokens": 412}, "train": {"microbatch_tokens": ids.numel()}}
+    planned = plan_of(folder, prompt_tokens=100, **one_row).training["activations"]
+    assert planned == pytest.approx(
+        real * (1 + 1 / 3), rel=0.1
+    )  # the mask apart; one of three layers again, as backward's scratch
 
 
 def test_a_plan_follows_the_recipe(folder):
@@ -68,7 +73,7 @@ def test_a_plan_follows_the_recipe(folder):
     words = AutoModelForCausalLM.from_pretrained(folder).config.vocab_size
     assert plain.training["gradient of the output layer"] == 4 * words * 64, "of 64 features, in float32"
     double = plan_of(folder, train={"microbatch_tokens": 2000})
-    assert double.training["activations"] == pytest.approx(2 * plain.training["activations"])
+    assert plain.training["activations"] < double.training["activations"] < 2.1 * plain.training["activations"]
     sparing = plan_of(folder, train={"microbatch_tokens": 1000}, machine={"gradient_checkpointing": True})
     assert sparing.training["activations"] < 0.7 * plain.training["activations"]
     lora = plan_of(folder, policy={"path": str(folder), "lora": {"rank": 4}}, train={"microbatch_tokens": 1000})
@@ -90,6 +95,23 @@ def test_a_plan_follows_the_recipe(folder):
     assert plain.fixed == saved + size
 
 
+@pytest.mark.parametrize(
+    ("changes", "tokens", "copied", "scored"),
+    [
+        ({}, 512 + 4 * 96, 3 * 512, 4 * 96),  # a group, whose prompt is computed once
+        ({"episode": {"max_turns": 2, "max_turn_tokens": 16}}, 512 + 4 * 96, 3 * 512, 4 * 2 * 16),
+        ({"machine": {"gradient_checkpointing": True}}, 512 + 96, 0, 96),
+        ({"train": {"microbatch_tokens": 100}}, 512 + 96, 0, 96),
+        ({"train": {"microbatch_tokens": 10_000}}, 2 * 512 + 8 * 96, 6 * 512, 8 * 96),  # the whole step
+    ],
+)
+def test_the_largest_part_of_a_step_is_that_of_the_longest_episodes(folder, changes, tokens, copied, scored):
+    changes = {**changes, "train": {"microbatch_tokens": 1200, **changes.get("train", {})}}
+    recipe = recipe_of(folder, **changes)
+    part = memory_plan._largest_part(recipe, memory_plan._shapes_of(recipe.policy), 512, 1)
+    assert (part.tokens, part.copied, part.scored) == (tokens, copied, scored)
+
+
 def test_sharding_divides_weights_gradients_and_optimiser_by_the_processes(folder):
     """Of three layers of L bytes and ends of E, each of four processes has (3 L + E) / 4, and gathers 2 L + E."""
     changes = {"train": {"microbatch_tokens": 1000, "kl": 0.1}, "vllm": {}}
@@ -109,7 +131,7 @@ def test_sharding_divides_weights_gradients_and_optimiser_by_the_processes(folde
     assert sharded.training["gradients"] == size / 4
     assert sharded.training["weights gathered"] == size - layer
     assert sharded.training["reference gathered"] == size
-    assert sharded.training["activations"] == unsharded.training["activations"]
+    assert sharded.training["activations"] < unsharded.training["activations"]  # a row alone: no prompt is shared
     on_cpu = plan_memory(sharded_recipe, device="cpu", available=1e12, processes=4)
     assert on_cpu.always["whole copy, of the first process"] == size
     assert plan_memory(sharded_recipe, device="cuda", available=1e12).always == unsharded.always
@@ -149,6 +171,19 @@ def test_a_plan_beyond_the_free_memory_is_said_in_one_line(folder, monkeypatch):
     assert "lower train.microbatch_tokens" in note
 
 
+def test_a_hub_model_is_planned_by_its_configuration_alone(folder, tmp_path, monkeypatch):
+    """It is in the cache of the hub, without weights."""
+    model = tmp_path / "models--owner--small"
+    (model / "snapshots" / "1").mkdir(parents=True)
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text("1")
+    (model / "snapshots" / "1" / "config.json").write_bytes((folder / "config.json").read_bytes())
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert memory_note(recipe_of(Path("owner/small"))) == memory_note(recipe_of(folder))
+    assert memory_note(recipe_of(Path("owner/unknown"))) is None
+
+
 def test_the_command_prints_a_table_and_ends_with_1_where_it_does_not_fit(folder, tmp_path):
     file = tmp_path / "recipe.toml"
     file.write_text(recipe_of(folder).to_toml())
@@ -157,7 +192,8 @@ def test_the_command_prints_a_table_and_ends_with_1_where_it_does_not_fit(folder
     assert fits.exit_code == 0, fits.output
     assert "activations" in fits.output
     assert max(map(len, fits.output.splitlines())) <= 80
-    tight = CliRunner().invoke(app, [*arguments, "--gpu", "1", "--set", "train.microbatch_tokens=100000000", "--json"])
+    large = ["--set", "train.microbatch_tokens=100000000", "--set", "train.tasks_per_step=256"]
+    tight = CliRunner().invoke(app, [*arguments, "--gpu", "1", *large, "--json"])
     assert tight.exit_code == 1
     plan = json.loads(tight.output)
     assert plan["peak"] > plan["available"] == 1e9

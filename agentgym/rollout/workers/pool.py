@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym.policy.contract import Policy
+from agentgym.rollout.activity import Activity, open_activity
 from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.engine import Engine, EpisodePlayer, LocalEngine
 from agentgym.rollout.episode import EpisodeFactory
@@ -87,6 +88,7 @@ class WorkerPool:
         self._jobs, self._episodes, self._groups, self._rollout, self._label = jobs, episodes, groups, rollout, label
         self._ledger = ledger
         self._slots, self._watch = Slots(rollout.concurrency), StandstillWatch(rollout.stall_warning_s)
+        self._activity: Activity  # set while `results` runs
         self._failures = FailureStreak(rollout.max_failures_in_a_row)
         self._player: EpisodePlayer  # the engine's session, set while `results` runs
         self._is_exhausted = False  # no job is left to begin
@@ -107,7 +109,7 @@ class WorkerPool:
             slots: slots shared with other runs on this event loop, instead of this run's `concurrency` slots.
             watch: shared with other runs: a stall is reported only if no run progresses.
         """
-        self._slots, self._watch = slots or self._slots, watch or self._watch
+        self._slots, self._watch, self._activity = slots or self._slots, watch or self._watch, open_activity()
         engine: Engine = self._rollout.engine or LocalEngine()
         with relaxed_gc:
             async with self._watch.running(), engine.session(self._episodes) as self._player:
@@ -156,9 +158,11 @@ class WorkerPool:
             trajectory, policy = job.trajectory, self._policies[job.trajectory.id]
             try:
                 self._watch.begin(job, self._player)
+                self._activity.playing[trajectory.id] = job, self._player, policy
                 try:
                     await self._player.play(job, policy)
                 finally:
+                    self._activity.end(job)
                     self._watch.end(job)
                 if job.fork is not None:
                     job.fork.fail_if_diverged(trajectory)

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from trl.kernels.chunked_logprob import TOKEN_CHUNK_SIZE
 
-from agentgym.errors import RecipeError
+from agentgym.errors import PolicyError, RecipeError
 from agentgym.policy.adapters import new_adapter, own_model
 from agentgym.policy.checkpoint import load_configuration
 from agentgym.policy.merged_copy import MergedCopy, can_copy
@@ -28,6 +29,8 @@ from agentgym.policy.tiny import make_configuration
 from agentgym.sandbox.pool.headroom import measure_headroom
 from agentgym.storage.run_folder import checkpoint_in
 from agentgym.training.checks.parts import used_parts
+from agentgym.training.loss.microbatches import RowSizes, parts_of
+from agentgym.training.loss.shared_prefixes import why_unshared
 from agentgym.training.recipe.policy_section import PolicySection
 from agentgym.training.recipe.recipe import Recipe
 
@@ -35,9 +38,13 @@ _GB = 1e9
 _FUSED = "agentgym_shapes_of_fused_attention"
 _PROBED_TOKENS = 256
 _VOCABULARY_CHUNK = 32_768  # tokens of the vocabulary per tile of TRL's fused head
-_COPIES_OF_LOGITS = {"cpu": 6, "cuda": 1}
+_COPIES_OF_LOGITS = {"cpu": 8.25, "cuda": 1}
 """Number of logit-tile-sized tensors that TRL's fused head holds at once, without and with Triton."""
-_PROCESS_BYTES = {"cpu": 900 * 2**20, "cuda": 600 * 2**20}
+_COPIES_OF_DRAWN = 3
+"""Number of tensors of float32 logits that drawing a token holds at once."""
+_MOST_ROWS = 1024
+"""The rows of a step that are divided into parts for the plan; more give no larger part."""
+_PROCESS_BYTES = {"cpu": 680 * 2**20, "cuda": 600 * 2**20}
 """Python with torch and TRL in main memory; the CUDA context on a GPU."""
 # a 4-bit weight, its share of an 8-bit scale, and its share of that scale's own scale
 _NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
@@ -118,14 +125,17 @@ def plan_memory(
         for name, path in part.further_models().items():
             further = _shapes_of(PolicySection(path=path))
             always[name] = float(sum(parameter.nbytes for parameter in further.parameters()))
-    vocabulary, tokens = model.config.get_text_config().vocab_size, train.microbatch_tokens
-    tile = min(tokens, TOKEN_CHUNK_SIZE) * min(vocabulary, _VOCABULARY_CHUNK) * 4
+    vocabulary, largest = (
+        model.config.get_text_config().vocab_size,
+        _largest_part(recipe, model, prompt_tokens, processes),
+    )
+    tile = min(largest.scored, TOKEN_CHUNK_SIZE) * min(vocabulary, _VOCABULARY_CHUNK) * 4
     cast = sum(parameter.numel() for parameter in parameters if parameter.dtype.itemsize > precision.itemsize)
     with in_roles(model, [""]):
         activations = _activations(own_model(model), precision, recipe.machine.gradient_checkpointing)
     training = {
         "gradients": trained_bytes / shares,
-        "activations": tokens * activations,
+        "activations": largest.tokens * activations + largest.copied * _cache_bytes(model, precision, repeated=True),
         "logits": float(_COPIES_OF_LOGITS[kind] * tile),
     }
     if new_gradient := _output_gradient_bytes(model):
@@ -136,20 +146,51 @@ def plan_memory(
         training["weights gathered"] = gathered
         if train.keeps_reference and not section.lora:
             training["reference gathered"] = weight_bytes  # TRL shards the reference as one unit
-    rows = min(recipe.machine.max_batch, train.tasks_per_step * train.group_size)
+    rows = min(recipe.machine.max_batch, train.tasks_per_step * train.group_size, recipe.episode.concurrency)
     longest = prompt_tokens + recipe.episode.max_episode_tokens
     held = max(longest, min(rows * longest, recipe.machine.max_batch_tokens))
     cache = float(held * _cache_bytes(model, precision))
     sampling = {
         "keys and values": cache,
         "of earlier turns": min(cache, 2.0**30),  # the limit of TransformersPolicy.reuse_mib
-        "logits": float(3 * rows * vocabulary * 4),
+        "logits": float(_COPIES_OF_DRAWN * rows * vocabulary * 4),
     }
     if recipe.vllm is not None:  # the server samples, and plans its own memory
         sampling = {}
     if available is None:
         available = available_bytes(device)
     return MemoryPlan(_millions(parameters), _millions(trained), always, training, sampling, available)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The rows of a step that are computed together.
+
+    Attributes:
+        tokens: how many are computed, with padding.
+        copied: how many tokens of shared prompts have keys and values for a further row.
+        scored: how many of the agent's own there are, for which logits are computed.
+    """
+
+    tokens: int
+    copied: int
+    scored: int
+
+
+def _largest_part(recipe: Recipe, model: Any, prompt_tokens: int, processes: int) -> _Part:
+    """Return the largest part of a step in which each episode is as long as the recipe allows."""
+    train, episode = recipe.train, recipe.episode
+    own = min(episode.max_episode_tokens, episode.max_turns * episode.max_turn_tokens)
+    numbers = np.arange(min(_MOST_ROWS, max(1, train.tasks_per_step * train.group_size // processes)))
+    lengths = np.tile([prompt_tokens, episode.max_episode_tokens], (len(numbers), 1))
+    shares = not recipe.machine.gradient_checkpointing and not recipe.machine.sharding and why_unshared(model) is None
+    sizes = RowSizes(lengths, numbers // train.group_size if shares else numbers)
+    parts = []
+    for rows in parts_of(sizes, train.microbatch_tokens):
+        prompts = len(np.unique(sizes.prompts[rows]))
+        tokens = prompts * prompt_tokens + len(rows) * episode.max_episode_tokens
+        parts.append(_Part(tokens, (len(rows) - prompts) * prompt_tokens, len(rows) * own))
+    return max(parts, key=lambda part: part.tokens)
 
 
 def _gathered_bytes(model: Any) -> float:
@@ -174,14 +215,19 @@ def _output_gradient_bytes(model: Any) -> float:
 def memory_note(recipe: Recipe, processes: int = 1) -> tuple[str, bool] | None:
     """Return a sentence on the memory that a run needs, and whether it fits; None if there is no model to plan for.
 
+    Of a hub model, the configuration alone is read.
+
     Args:
         processes: number of processes that train together.
     Raises: RecipeError if even the fixed memory, such as weights and gradients, does not fit.
     """
     source = recipe.policy.path
-    if not recipe.train.steps or source is None or checkpoint_in(Path(source)) is None:
+    if not recipe.train.steps or source is None:
         return None
-    plan = plan_memory(recipe, processes=processes)
+    try:
+        plan = plan_memory(recipe, processes=processes)
+    except PolicyError:  # loading the model will say why
+        return None
     if plan.fixed > plan.available:
         fixed = {**plan.always, "gradients": plan.training["gradients"]}
         parts = ", ".join(f"{name} {size / _GB:.1f}" for name, size in fixed.items())
@@ -277,6 +323,7 @@ def _fused_attention() -> Iterator[None]:
     """Register, inside the block, an attention with the shapes and memory of a fused kernel."""
 
     def attend(_: Any, query: Any, key: Any, value: Any, *__: Any, **___: Any) -> tuple[torch.Tensor, None]:
+        key, value = (states.repeat_interleave(query.shape[1] // states.shape[1], 1) for states in (key, value))
         return _FusedAttention.apply(query, key, value).transpose(1, 2).contiguous(), None
 
     ALL_ATTENTION_FUNCTIONS[_FUSED] = attend
@@ -286,10 +333,11 @@ def _fused_attention() -> Iterator[None]:
         del ALL_ATTENTION_FUNCTIONS[_FUSED]
 
 
-def _cache_bytes(model: Any, precision: torch.dtype) -> int:
-    """Return the bytes of one token's keys and values."""
+def _cache_bytes(model: Any, precision: torch.dtype, *, repeated: bool = False) -> int:
+    """Return the bytes of one token's keys and values. `repeated`: for each head of the queries that reads them."""
     config = model.config.get_text_config()
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    heads = None if repeated else getattr(config, "num_key_value_heads", None)
+    heads = heads or config.num_attention_heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return int(2 * config.num_hidden_layers * heads * head_dim * precision.itemsize)
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from contextvars import copy_context
 from threading import Event, Thread
 from typing import Any, TypeVar
 
@@ -20,9 +21,9 @@ class EpisodeLoop:
         self._loop: asyncio.AbstractEventLoop | None = None  # set while the loop runs in its own thread
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end. Raises: the coroutine's error."""
+        """Run a coroutine to its end, with the caller's context variables. Raises: the coroutine's error."""
         if self._loop is None:
-            return self._runner.run(work)
+            return self._runner.run(work, context=copy_context())  # by default it would be that of the first call
         future = self.submit(work)
         try:
             return future.result()

@@ -21,7 +21,6 @@ from agentgym.task.task_set import TaskSet
 from agentgym.training.demonstrate import Demonstrations
 from agentgym.training.model.models import save_model
 from agentgym.training.model.sharding import gather_into, is_sharded
-from agentgym.training.monitoring.heartbeat import heartbeat
 from agentgym.training.monitoring.progress import PhaseProgress
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
@@ -167,8 +166,7 @@ class RunContext:
     def progress_bar(self, description: str, total: int) -> Iterator[Callable[[], None]]:
         """Show a progress bar. Yields a function that advances it by one."""
         bar = self.progress.add_task(description, total=total)
-        with heartbeat(self.progress, bar, f"{description}: the first episodes are being played"):
-            yield lambda: self.progress.advance(bar)
+        yield lambda: self.progress.advance(bar)
 
     @property
     def stored_episodes(self) -> StoredEpisodes:
