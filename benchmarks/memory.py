@@ -91,7 +91,7 @@ ROWS = (
     Row("LoRA, 2,048", [microbatch(2048), LORA]),
     Row("LoRA, 2,048, KL", [microbatch(2048), LORA, "train.kl=0.1"]),
     Row("LoRA, 4,096, checkpointing", [microbatch(4096), LORA, CHECKPOINTING], own=True),
-    Row("LoRA, prompts of 1,500", [microbatch(4096), LORA], prompt=1000),
+    Row("LoRA, prompts of 1,000", [microbatch(4096), LORA], prompt=1000),
     Row("LoRA, groups of 8, prompts of 400", [microbatch(4096), LORA], prompt=400, group=8, tasks=1),
     Row("LoRA, turns of 120", [microbatch(4096), LORA], turn=120),
 )
