@@ -171,7 +171,7 @@ def _fraction(tree: Tree) -> Fraction | None:
 
 
 def _close(a: Fraction, b: Fraction, tolerance: float) -> bool:
-    """Compare two numbers as `same_number` does, but exactly and without an absolute tolerance: nothing was rounded."""
+    """Return whether two exact numbers differ by at most `tolerance` times the larger one, in exact arithmetic."""
     return abs(a - b) <= Fraction(tolerance) * max(abs(a), abs(b))
 
 

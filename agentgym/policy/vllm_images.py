@@ -17,10 +17,10 @@ NEVER = -100.0  # the lowest bias that the server takes
 def generate_request(
     renderer: TemplateRenderer, prefix: Sequence[int], images: Sequence[ImagePart], options: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """Return path and body of a request with images. The server expands each image's single token.
+    """Return path and body of a request with images. In the request an image is one token, which the server expands.
 
     Args:
-        prefix: tokens so far, images expanded.
+        prefix: the tokens so far, with all tokens of each image.
         images: all images, in order.
         options: how to sample.
     Raises: PolicyError if the renderer does not support images.

@@ -223,7 +223,7 @@ class Link:
         loop = self._loop
 
         def resume() -> None:
-            if loop is self._loop and loop is not None and self.dead is None:  # another event loop already reads
+            if loop is self._loop and loop is not None and self.dead is None:  # else another event loop reads by now
                 loop.add_reader(self._socket, self._receive)
 
         if loop is not None:

@@ -122,7 +122,7 @@ class TimeLimit(OuterLimit):
 
     def __init__(self, limit_s: float) -> None:
         super().__init__()
-        self._time = CountedTime(limit_s, 0.0)  # by the loop's clock, once it is entered
+        self._time = CountedTime(limit_s, 0.0)  # on the event loop's clock, from __enter__ on
         self._timer: asyncio.Handle | None = None
 
     def __enter__(self) -> Self:

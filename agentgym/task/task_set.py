@@ -251,7 +251,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
 
     @classmethod
     def seeded(cls, name: str, prompt: str, *, train: int, validation: int, held_out: int, seed: int) -> TaskSet:
-        """Return tasks that differ only by the seed of the reset, for an external environment of the same name.
+        """Return tasks of the external environment of this name, which differ only by the seed of its reset.
 
         Args:
             train, validation, held_out: the number of tasks of each split. `parameters["seed"]` of each has 31 bits.

@@ -104,7 +104,7 @@ class Instructions(GathererWrapper):
         self._steps = 0
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """Gather a step, the groups of one instruction after another."""
+        """Play the groups of a step: first all groups of the first instruction, then those of the next."""
         draws = random.Random(seed_of(Origin.INSTRUCTIONS, step.label))
         weights = self._weights()
         chosen = draws.choices(self.population, weights, k=len(step.tasks))

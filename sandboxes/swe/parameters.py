@@ -1,4 +1,4 @@
-"""A task's parameters for its repository and the environment that it needs, and the functions that find both."""
+"""The parameters of a task that describe its repository and the packages it needs, and how to find both."""
 
 from __future__ import annotations
 

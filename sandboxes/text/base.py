@@ -173,5 +173,5 @@ class TextEnvironment(Environment):
         self.settle()
 
     def verdict(self) -> Components:
-        """Return the components for the reward `final_state`, from the episode's final state."""
+        """Judge the final state. Returns: success and progress, which the reward `final_state` reads."""
         return {SUCCESS: float(self.solved()), "progress": self.nearness()}

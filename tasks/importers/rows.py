@@ -66,7 +66,7 @@ def load_rows(
 
 
 def _rows_of(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file, by column. Raises: TaskError if it cannot be read or has none."""
+    """Return a file's rows, each as values by column. Raises: TaskError if it cannot be read or has no rows."""
     kind = path.suffix.lower()
     if kind in COLUMNAR:
         return _columnar_rows(path)

@@ -182,7 +182,7 @@ def _nearest(python: str) -> str:
 
 
 def _text_of(instance: Instance, clone: Path | None, path: str) -> str:
-    """Return a test file approximately as in the hidden tests, to see which tests it defines."""
+    """Return roughly the text of a test file after the test patch, enough to see which tests it defines."""
     command = ["git", "-C", str(clone), "-c", "safe.directory=*", "show", f"{instance.commit}:{path}"]
     output = subprocess.run(command, capture_output=True, check=False) if clone is not None and which("git") else None
     before = output.stdout.decode("utf-8", "replace") if output and output.returncode == 0 else ""

@@ -86,7 +86,7 @@ def _change_truth(connection: sqlite3.Connection, number: int, statements: Seque
 
 @dataclass(slots=True)
 class SchemaTasks:
-    """Draws tasks, each different from all earlier ones."""
+    """Draws random tasks, and never one that it has drawn before."""
 
     family: str
     environment: str

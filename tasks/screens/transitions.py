@@ -124,7 +124,7 @@ def _new_row(rng: random.Random, words: ScreenVocabulary, texts: list[str]) -> s
 
 
 def oracle(task: Task) -> list[Message]:
-    """Name the action that was done."""
+    """Return the solution: the action that led from the first screen to the second."""
     return [_act_message(*task.truth["act"])]
 
 

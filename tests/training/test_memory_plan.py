@@ -108,7 +108,8 @@ def test_a_plan_follows_the_recipe(folder):
 def test_the_largest_part_of_a_step_is_that_of_the_longest_episodes(folder, changes, tokens, copied, scored):
     changes = {**changes, "train": {"microbatch_tokens": 1200, **changes.get("train", {})}}
     recipe = recipe_of(folder, **changes)
-    part = memory_plan._largest_part(recipe, memory_plan._shapes_of(recipe.policy), 512, 1)
+    is_shared = not recipe.machine.gradient_checkpointing
+    part = memory_plan._largest_part(recipe.train, recipe.episode, 512, 1, is_shared=is_shared)
     assert (part.tokens, part.copied, part.scored) == (tokens, copied, scored)
 
 

@@ -104,7 +104,9 @@ def _undecided(pair: tuple[str, str], scores: Mapping[str, Sequence[Sequence[flo
 
 def _check(scores: Mapping[str, Sequence[Sequence[float]]], interims: int, alpha: float) -> int:
     if len(scores) < 2 or not all(scores.values()):
-        raise EvaluationError("AdaStop needs at least two agents, each with scores of at least one interim.")
+        raise EvaluationError(
+            "AdaStop needs at least two agents, each with the scores of at least one interim analysis."
+        )
     sizes = {len(interim) for interims in scores.values() for interim in interims}
     if len(sizes) != 1 or min(sizes) < 2:
         raise EvaluationError(

@@ -96,7 +96,7 @@ class ChatCompletions:
     def _calls(self, answer: Answer) -> list[dict[str, Any]]:
         calls = []
         for name, tool, arguments in answer.calls():
-            takes_text = tool in answer.forms  # this API has no other forms
+            takes_text = tool in answer.forms  # the only form besides functions in this API
             kind, given = ("custom", "input") if takes_text else ("function", "arguments")
             text = text_input(arguments) if takes_text else json.dumps(arguments)
             calls.append({"id": name, "type": kind, kind: {"name": tool, given: text}})

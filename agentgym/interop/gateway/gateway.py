@@ -154,6 +154,6 @@ class ProgramPlayer(LocalPlayer):
     def episode(self, job: EpisodeJob, policy: Policy) -> Episode:
         """Return the episode of a job."""
         episode = super().episode(job, policy)
-        policy.episode_ended(job.trajectory.id)  # the policy's batches do not wait while the program thinks
+        policy.episode_ended(job.trajectory.id)  # else the policy's batches would wait for a program that thinks
         episode.make_loop = partial(ProgramLoop, self._sessions.connect, self._silence_s)
         return episode

@@ -30,8 +30,8 @@ class State(NamedTuple):
     """The position in a turn.
 
     Attributes:
-        part: "start", "thought", "text", "head", "arguments" or "tail".
-        typed: how much of a mark, or of required text, is already written.
+        part: "start", "thought", "text", or a part of a call: "head" up to the arguments, "arguments", or "tail".
+        typed: how many characters of the text that must come next are already written.
         calls: the number of calls made; only counted if calls are limited.
         depth: the depth of the brackets in arguments.
         string: "" outside a string, "in" inside one, or "backslash" after a backslash in one.

@@ -26,7 +26,7 @@ def claim(home: int, name: str) -> tuple[str, int]:
             os.mkdir(candidate, 0o755, dir_fd=home)
         except FileExistsError:
             continue
-        # another process removed the file as abandoned before it was locked
+        # before we lock the group, another process may remove it as abandoned
         with contextlib.suppress(FileNotFoundError):
             group = os.open(candidate, os.O_RDONLY | os.O_DIRECTORY, dir_fd=home)
             fcntl.flock(group, fcntl.LOCK_EX)

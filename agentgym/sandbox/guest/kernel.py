@@ -72,7 +72,7 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
-# fields of /proc/PID/stat, counted from the state: where the command line begins, and where it ends
+# index in /proc/PID/stat, counted from the state, of the address of the command line; its end is the next field
 _FIRST_ARGUMENT = 45
 # filters must stay alive as long as the process
 _kept_filters: list[tuple[ctypes.Array[ctypes.c_char], _FilterProgram]] = []

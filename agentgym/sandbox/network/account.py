@@ -38,7 +38,7 @@ class ProcessorShare:
 
 _MIB = 2**20
 _MAX_REASON_CHARS = 300
-_BURST_S = 0.2  # seconds of unused share that a sandbox can save up
+_BURST_S = 0.2  # processor seconds of its unused share that a sandbox can save up
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 

@@ -189,7 +189,7 @@ class Exchange:
                     raise ValueError(f"a TLS client hello of more than {self._limits.header_bytes} bytes")
                 piece = await self._client.receive()
                 if not piece:
-                    raise ValueError("no data at all")
+                    raise ValueError("the connection ended without any data")
                 data += piece
             named = None if hello.server_name is None else Destination.parse(hello.server_name + f":{destination.port}")
         except ValueError as error:

@@ -31,8 +31,10 @@ from agentgym.storage.run_folder import checkpoint_in
 from agentgym.training.checks.parts import used_parts
 from agentgym.training.loss.microbatches import RowSizes, parts_of
 from agentgym.training.loss.shared_prefixes import why_unshared
+from agentgym.training.recipe.episode_section import EpisodeSection
 from agentgym.training.recipe.policy_section import PolicySection
 from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.recipe.train_section import TrainSection
 
 _GB = 1e9
 _FUSED = "agentgym_shapes_of_fused_attention"
@@ -125,10 +127,9 @@ def plan_memory(
         for name, path in part.further_models().items():
             further = _shapes_of(PolicySection(path=path))
             always[name] = float(sum(parameter.nbytes for parameter in further.parameters()))
-    vocabulary, largest = (
-        model.config.get_text_config().vocab_size,
-        _largest_part(recipe, model, prompt_tokens, processes),
-    )
+    vocabulary = model.config.get_text_config().vocab_size
+    is_shared = not recipe.machine.gradient_checkpointing and not recipe.machine.sharding and not why_unshared(model)
+    largest = _largest_part(train, recipe.episode, prompt_tokens, processes, is_shared=is_shared)
     tile = min(largest.scored, TOKEN_CHUNK_SIZE) * min(vocabulary, _VOCABULARY_CHUNK) * 4
     cast = sum(parameter.numel() for parameter in parameters if parameter.dtype.itemsize > precision.itemsize)
     with in_roles(model, [""]):
@@ -177,14 +178,18 @@ class _Part:
     scored: int
 
 
-def _largest_part(recipe: Recipe, model: Any, prompt_tokens: int, processes: int) -> _Part:
-    """Return the largest part of a step in which each episode is as long as the recipe allows."""
-    train, episode = recipe.train, recipe.episode
+def _largest_part(
+    train: TrainSection, episode: EpisodeSection, prompt_tokens: int, processes: int, *, is_shared: bool
+) -> _Part:
+    """Return the largest part of a step in which each episode is as long as the recipe allows.
+
+    Args:
+        is_shared: whether the prompt of a group is computed once.
+    """
     own = min(episode.max_episode_tokens, episode.max_turns * episode.max_turn_tokens)
     numbers = np.arange(min(_MOST_ROWS, max(1, train.tasks_per_step * train.group_size // processes)))
     lengths = np.tile([prompt_tokens, episode.max_episode_tokens], (len(numbers), 1))
-    shares = not recipe.machine.gradient_checkpointing and not recipe.machine.sharding and why_unshared(model) is None
-    sizes = RowSizes(lengths, numbers // train.group_size if shares else numbers)
+    sizes = RowSizes(lengths, numbers // train.group_size if is_shared else numbers)
     parts = []
     for rows in parts_of(sizes, train.microbatch_tokens):
         prompts = len(np.unique(sizes.prompts[rows]))

@@ -143,7 +143,7 @@ class BrowserEpisode:
         self._files.news()
         try:
             outcome = self._site.outcome(tab, self._last[0])
-        except (SiteFailed, Refused, Late, DialogOpened) as error:  # the page worked when the episode began
+        except (SiteFailed, Refused, Late, DialogOpened) as error:  # the agent's doing: the page worked at first
             outcome = {"url": self._last[0], "failed": str(error)}
         if downloads := self._files.downloaded():
             outcome["downloads"] = downloads

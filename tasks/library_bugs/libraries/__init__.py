@@ -16,10 +16,10 @@ class SourceLanguage:
     Attributes:
         name: the name, as in the names of its task set and folder. `runner`: the test runner, as for
             `agentgym/swe-edit-v1`.
-        names: the libraries. `unseen`: libraries of the held-out split.
+        names: the names of the libraries. `unseen`: those of the held-out split.
         of_library: the files of each library, with {name} for its name. `shared`: files of all libraries. `tests`:
             patterns of test files.
-        source: the file with the bug.
+        source: the path of the file that gets the bug.
     """
 
     name: str
