@@ -81,25 +81,28 @@ class Subject:
         return time.monotonic() - started
 
 
-def kill_and_restart(subject: Subject, folder: Path, kills: int, length_s: float, rng: random.Random) -> int:
+def kill_and_restart(
+    subject: Subject, folder: Path, kills: int, length_s: float, rng: random.Random
+) -> tuple[int, float]:
     """Kill a run at random times and start it again, until it has ended or was killed often enough; then let it end.
 
     Args:
         length_s: the seconds that the run takes undisturbed.
-    Returns: how often it was killed.
+    Returns: how often it was killed, and the seconds of a run: fewer than `length_s` if this one ended before a kill.
     """
     hit = 0
     while hit < kills:
-        process = subject.start(folder)
+        started, process = time.monotonic(), subject.start(folder)
         try:
             process.wait(rng.uniform(0.1, 0.7) * length_s)
+            length_s = length_s if hit else time.monotonic() - started
             break  # it has ended: nothing is left to kill
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             hit += 1
     subject.run(folder)
-    return hit
+    return hit, length_s
 
 
 def episodes(folder: Path) -> dict[str, list[str]]:
@@ -154,11 +157,14 @@ def main() -> int:
             expected, right = episodes(undisturbed), results(undisturbed)
             while hit < kills[subject.name]:
                 folder = Path(scratch) / f"{subject.name}-{runs}"
-                hit += kill_and_restart(subject, folder, min(KILLS_EACH, kills[subject.name] - hit), length_s, rng)
+                most = min(KILLS_EACH, kills[subject.name] - hit)
+                killed, length_s = kill_and_restart(subject, folder, most, length_s, rng)
+                hit += killed
                 of_killed, came_to, runs = episodes(folder), results(folder), runs + 1
                 lost += len(expected.keys() - of_killed.keys())
                 twice += doubled(folder) + len(of_killed.keys() - expected.keys())
                 wrong += [name for name, value in right.items() if came_to.get(name) != value]
+                print(f"{subject.name}: {hit} of {kills[subject.name]} kills in {runs} runs", flush=True)
             faults += lost + twice + len(wrong)
             equal = f"{len(wrong)} differ, such as {wrong[0]}" if wrong else "equal"
             table.add_row(subject.name, *map(str, (runs, hit, len(expected), lost, twice)), equal)

@@ -32,6 +32,7 @@ SETS = ("sql/store-v1", "sql/session-v1", "code/functions-v1", "code/shell-v1", 
 QUICK_SETS = ("sql/store-v1", "code/functions-v1", "memory/short-v1")
 NEIGHBOUR = ("sandbox", "shell", "-c", "true")
 ENDING_S = 30.0
+LINE_S = 60.0
 MAX_TURNS = 64
 """Twice the number of turns of the oracle in the longest tasks of sql/session-v1."""
 
@@ -91,9 +92,13 @@ async def neighbour(until: float, tally: Tally) -> None:
 
 
 async def watch(tally: Tally) -> None:
-    """Remember the id of every process below this one."""
+    """Remember the id of every process below this one, and say once a minute how many episodes were played."""
+    next_line = time.monotonic() + LINE_S
     while True:
         tally.pids |= {os.getpid(), *processes_below(os.getpid())}
+        if time.monotonic() >= next_line:
+            print(f"{tally.episodes.total()} episodes, {tally.lost} lost", flush=True)
+            next_line += LINE_S
         await asyncio.sleep(0.1)
 
 

@@ -18,6 +18,11 @@ def test_the_last_steps_with_an_advantage_are_averaged():
     )
 
 
+def test_the_last_distance_from_the_start_is_said():
+    rows = [step(1.0, 0.0, 1.0) | {"kl_from_start": distance} for distance in (0.1, 0.25)] + [step(1.0, 0.0, 1.0)]
+    assert what_moves(rows).endswith("; 0.25 nats per token from its start")
+
+
 def test_a_part_that_a_step_lacks_moved_nothing_there():
     assert what_moves([step(1.0, 0.0, 1.0), {"step": 2.0, "moved_by/success": 1.0}]).startswith("success 100%, form 0%")
 

@@ -105,6 +105,22 @@ def test_a_run_that_moves_is_not_warned_about(caplog):
     assert not caplog.records
 
 
+class Sampling(Hanging):
+    """Takes 500 s for a message, and samples a token each 50 s."""
+
+    @property
+    def running(self):
+        return [int(asyncio.get_running_loop().time() // 50)]
+
+
+def test_a_policy_that_samples_a_long_message_is_no_standstill(caplog):
+    policy = Sampling([say("submit")])
+    manager = make_manager(policy, environment=Counter, reward=TargetReached(), stall_warning_s=100.0)
+    with caplog.at_level(logging.WARNING, "agentgym.rollout"):
+        FakeClock().run(manager.collect([task("a")]))
+    assert not caplog.records
+
+
 def test_runs_that_share_a_watch_stand_still_only_if_none_of_them_moves(caplog):
     """One hangs for 500 s; the other moves in the first 240 s of them, so warnings count from there."""
 

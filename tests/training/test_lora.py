@@ -57,6 +57,14 @@ def logits(model) -> torch.Tensor:
         return model.eval()(input_ids=torch.arange(24).reshape(2, 12)).logits
 
 
+def test_the_distance_from_the_model_without_the_adapter_is_measured(base, run, tmp_path):
+    assert RunFolder.existing(run).metrics("train")[0]["kl_from_start"] > 1e-6  # the warm start has moved the adapter
+    data = recipe(base, **STEPS).model_dump(exclude_none=True)
+    data["warm_start"]["steps"] = 0
+    execute(Recipe.parse(data), tmp_path / "run")
+    assert RunFolder.existing(tmp_path / "run").metrics("train")[0]["kl_from_start"] == pytest.approx(0.0, abs=1e-9)
+
+
 def test_the_adapter_alone_is_trained_and_the_final_model_is_the_base_with_it(base, run):
     saved = run / "checkpoints"
     assert sorted(path.name for path in (saved / "warm_start").glob("*.safetensors")) == ["adapter_model.safetensors"]

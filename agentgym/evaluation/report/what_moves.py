@@ -24,4 +24,6 @@ def what_moves(rows: Sequence[Mapping[str, float]]) -> str:
     parts = [f"{name} {percent(mean)}" for name, mean in sorted(means.items(), key=lambda item: (-item[1], item[0]))]
     varied = [row["guard/success_varies"] for row in rows[-LAST_STEPS:] if "guard/success_varies" in row]
     groups = f"; success varies in {percent(sum(varied) / len(varied))} of groups" if varied else ""
-    return ", ".join(parts) + groups
+    distances = [row["kl_from_start"] for row in rows if "kl_from_start" in row]
+    distance = f"; {distances[-1]:.3g} nats per token from its start" if distances else ""
+    return ", ".join(parts) + groups + distance

@@ -157,7 +157,7 @@ class WorkerPool:
             next_job: EpisodeJob | None = None
             trajectory, policy = job.trajectory, self._policies[job.trajectory.id]
             try:
-                self._watch.begin(job, self._player)
+                self._watch.begin(job, self._player, policy)
                 self._activity.playing[trajectory.id] = job, self._player, policy
                 try:
                     await self._player.play(job, policy)

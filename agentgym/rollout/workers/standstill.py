@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from agentgym.policy.contract import Policy
 from agentgym.rollout.engine import EpisodePlayer
 from agentgym.rollout.episodes import EpisodeJob
 from agentgym.rollout.failures import LOGGER
@@ -18,7 +19,7 @@ _TURN = re.compile(r" (?:in|for|of|before) turn \d+$")
 
 
 class StandstillWatch:
-    """Warns if none of the watched episodes has progressed for a while. Used on one event loop.
+    """Warns if no watched episode progresses and no policy samples a token for a while. Used on one event loop.
 
     Args:
         warn_after_s: seconds until the first warning; each further warning takes twice as long. None for no warnings.
@@ -26,12 +27,12 @@ class StandstillWatch:
 
     def __init__(self, warn_after_s: float | None) -> None:
         self._warn_after_s = warn_after_s
-        self._playing: dict[str, tuple[EpisodeJob, EpisodePlayer]] = {}
+        self._playing: dict[str, tuple[EpisodeJob, EpisodePlayer, Policy]] = {}
         self._runs = 0
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, job: EpisodeJob, player: EpisodePlayer) -> None:
-        self._playing[job.trajectory.id] = job, player
+    def begin(self, job: EpisodeJob, player: EpisodePlayer, policy: Policy) -> None:
+        self._playing[job.trajectory.id] = job, player, policy
 
     def end(self, job: EpisodeJob) -> None:
         self._playing.pop(job.trajectory.id, None)
@@ -55,18 +56,24 @@ class StandstillWatch:
         if self._warn_after_s is None:
             return
         now = asyncio.get_running_loop().time
-        last_state, last_change, warn_after_s = self._state(), now(), self._warn_after_s
+        last, last_change, warn_after_s = (self._state(), self._sampled()), now(), self._warn_after_s
         while True:
             await asyncio.sleep(self._warn_after_s / 4)
-            if (state := self._state()) != last_state:
-                last_state, last_change, warn_after_s = state, now(), self._warn_after_s
+            state, sampled = self._state(), self._sampled()
+            if (state, sampled) != last:
+                last, last_change, warn_after_s = (state, sampled), now(), self._warn_after_s
             elif state and now() - last_change >= warn_after_s:
                 logging.getLogger(LOGGER).warning(standstill(state, now() - last_change))
                 warn_after_s *= 2
 
     def _state(self) -> dict[str, tuple[int, str]]:
         """Return the progress and activity of each episode, by id."""
-        return {name: player.progress(job) for name, (job, player) in self._playing.items()}
+        return {name: player.progress(job) for name, (job, player, _) in self._playing.items()}
+
+    def _sampled(self) -> list[list[int]]:
+        """Return the tokens of the running requests of each policy."""
+        policies = {id(policy): policy for _, _, policy in self._playing.values()}
+        return [list(policy.running) for policy in policies.values()]
 
 
 def standstill(state: dict[str, tuple[int, str]], seconds: float) -> str:

@@ -20,6 +20,7 @@ from agentgym.training.gatherers.contract import WrappedGatherer
 from agentgym.training.model.models import save_model
 from agentgym.training.monitoring.callbacks import CollapseGuardCallback, LoggingCallback, ValidationCallback
 from agentgym.training.monitoring.credit_audit import CreditLog
+from agentgym.training.monitoring.start_distance import StartDistance
 from agentgym.training.parts import TrainingPart, TrainingRun
 from agentgym.training.recipe.episode_section import parse_hooks
 from agentgym.training.rollouts.rollouts import Rollouts
@@ -109,6 +110,7 @@ def parts_around(
         Watching(*publishing, _progress_callback(context, {} if stream is None else STREAM_METRICS)),
         Validation(context, learner, parts, guard),
         Reference(section, learner.model, learner.processing_class, context.processes),
+        StartDistance(learner.model, section.validate_every),
     ]
     if sampler is not None:
         parts.append(TaskSampling(sampler, sampler if stream is None else stream.sampler))

@@ -144,6 +144,7 @@ function reinforcementCharts(run, stage) {
     lineChart({ title: titled("Calls that ran"), share: true, series: [checked("calls_ok"), line("training", train.calls_ok, 5)] }),
     lineChart({ title: titled("Turn rewards"), note: "sum over an episode", series: components.map((name, i) => line(name.slice(12), train[name], i + 1)) }),
     lineChart({ title: titled("What moves the policy"), note: run.moved_by[stage.phase] ?? "", share: true, series: movers.map((name, i) => line(name.slice(9), train[name], i + 1)) }),
+    lineChart({ title: titled("Distance from the start"), note: "KL, nats per token", series: [line("KL", train.kl_from_start ?? train.kl, 3)] }),
     lineChart({ title: titled("Age of tokens"), note: "optimiser steps", series: [line("oldest", train["async/age_max"], 3), line("mean", train["async/age_mean"], 1)] }),
     lineChart({ title: titled("Groups ahead"), series: [line("in flight", train["async/in_flight"], 1), line("queued", train["async/queued"], 2)] }),
     lineChart({ title: titled("Entropy"), note: "of the next token, nats", series: [line("entropy", train.entropy, 4)] }),
