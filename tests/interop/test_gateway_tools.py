@@ -79,6 +79,35 @@ async def test_calls_go_out_and_come_back_in_the_form_of_the_program():
     ]
 
 
+async def test_a_request_that_names_the_answer_before_it_continues_the_conversation():
+    tools = [{"type": "function", "name": name, "parameters": {"type": "object"}} for name in ("add", "submit")]
+
+    async def client(http, episode):
+        async def ask(**body):
+            body = {"tools": tools, "instructions": "You count.", **body}
+            return (await http.post("/v1/responses", json=body)).raise_for_status().json()
+
+        first = await ask(input="Count.")
+        [call] = first["output"]
+        result = {"type": "function_call_output", "call_id": call["call_id"], "output": "2"}
+        await ask(input=[result], previous_response_id=first["id"])
+        # the same conversation, with references to items in place of them
+        await ask(input=[{"role": "user", "content": "Count."}, {"type": "item_reference", "id": call["id"]}, result])
+        unknown = await http.post("/v1/responses", json={"input": "x", "previous_response_id": "resp_x"})
+        assert "resp_x" in unknown.json()["error"]["message"]
+        await ask(input="Once more.")
+        await http.post("/episode/end", json={})
+
+    script = [say(("add", {"amount": 2})), say(text="Two."), say(text="Two again."), say(text="Well.")]
+    [trajectory] = await through_gateway(script, client)
+    assert trajectory.error is None
+    assert [turn.row for turn in trajectory.turns] == [0, 0, 1, 2]
+    assert [message.role for message in trajectory.opening] == ["system", "user"]
+    rows = trajectory.further_rows
+    assert [(message.role, message.text) for message in rows[0].opening[2:]] == [("assistant", ""), ("tool", "2")]
+    assert rows[0].opening[2].calls[0].name == "add"
+
+
 async def test_a_custom_tool_of_chat_completions_takes_a_text():
     async def client(http, episode):
         program = Program(http, episode)

@@ -103,7 +103,7 @@ class _Gateway:
             retries = request.headers.get("x-stainless-retry-count", "0")
             # programs may cut a text inside a character, and policies cannot read half a character
             body = replace_lone_surrogates(await _json(request))
-            chat = api.read(object_of(body, "The request"))
+            chat = api.read(object_of(body, "The request"), loop.answered)
             chat = replace(chat, is_retry=retries not in ("0", ""))
             answer = await loop.complete(chat)
             model = chat.model or loop.policy.name
@@ -209,7 +209,7 @@ def _model(name: str) -> dict[str, Any]:
 def described(loop: ProgramLoop) -> dict[str, Any]:
     """Return the description of an episode for its program."""
     return {
-        "task": loop.task_id,
+        "task": loop.trajectory.task.id,
         "messages": [{"role": message.role, "content": chat_content(message)} for message in loop.opening],
         "tools": list(loop.tool_schemas),
     }

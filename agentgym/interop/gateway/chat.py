@@ -46,6 +46,7 @@ class Chat:
         stream: whether to answer as events. stream_usage: whether the events include token counts.
         model: the program's name for the model.
         is_retry: the client says that it has sent this request before.
+        instructed: whether the first message is the instructions, which hold for this request alone.
     """
 
     messages: tuple[Message, ...]
@@ -56,6 +57,7 @@ class Chat:
     stream_usage: bool = False
     model: str = ""
     is_retry: bool = False
+    instructed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,14 @@ class Answer:
     def calls(self) -> list[tuple[str, str, dict[str, Any]]]:
         """Return the id, name and arguments of each call; see `as_sent`."""
         return [(call.id, *as_sent(call)) for call in self.message.calls]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """An answered request of an episode."""
+
+    chat: Chat
+    answer: Answer
 
 
 def as_sent(call: Call) -> tuple[str, dict[str, Any]]:

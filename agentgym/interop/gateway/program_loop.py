@@ -16,8 +16,9 @@ from agentgym.rollout.budgets import EpisodeOver
 from agentgym.rollout.conversation import Conversation, open_turn, over_budget
 from agentgym.rollout.play_loop import PlayLoop
 from agentgym.trajectory import Row
+from agentgym.trajectory.record import Trajectory
 
-from .chat import Answer, Chat, Key, invalid, is_call_of, key_of, keys_of
+from .chat import Answer, Chat, Exchange, Key, invalid, is_call_of, key_of, keys_of
 from .open_row import OpenRow
 from .refusals import Refusals
 
@@ -50,6 +51,7 @@ class ProgramLoop(PlayLoop):
         self._next_turn: asyncio.Future[None] | None = None  # awaited by `play_turn`
         self._turns_played = 0
         self._last_asked = 0.0
+        self.answered: dict[str, Exchange] = {}  # by the id of the answer
         self._refusals = Refusals()
         self._written = 0
         self._idle: asyncio.TimerHandle | None = None
@@ -67,16 +69,12 @@ class ProgramLoop(PlayLoop):
         return self._contexts.read_tools(self._environment.unwrapped).schemas
 
     @property
-    def task_id(self) -> str:
-        return self._trajectory.task.id
-
-    @property
     def policy(self) -> Policy:
         return self._policy
 
     @property
-    def has_turns(self) -> bool:
-        return bool(self._trajectory.turns)
+    def trajectory(self) -> Trajectory:
+        return self._trajectory
 
     def end(self, reason: StopReason) -> None:
         """End the episode, if it is not over."""
@@ -123,7 +121,7 @@ class ProgramLoop(PlayLoop):
         await self._keep_open_turn()
         if self._refusals.ended(reason):
             raise self._refusals.failure()
-        if not self.has_turns and reason not in (StopReason.CONTEXT_FULL, StopReason.MAX_TOKENS):
+        if not self._trajectory.turns and reason not in (StopReason.CONTEXT_FULL, StopReason.MAX_TOKENS):
             raise PolicyError("The program ended before it requested a message from the policy.")
         raise EpisodeOver(reason)
 
@@ -154,7 +152,7 @@ class ProgramLoop(PlayLoop):
                 raise EpisodeOver(self._over.result())
             left_s = self._last_asked + self._silence_s - loop.time()
             if left_s <= 0 and not self._work:
-                if not self.has_turns:
+                if not self._trajectory.turns:
                     raise PolicyError(f"The program requested nothing for {self._silence_s:g} s.")
                 raise EpisodeOver(StopReason.TIME)
             self._next_turn = loop.create_future()
@@ -308,6 +306,7 @@ class ProgramLoop(PlayLoop):
         row.turn, row.keys, row.executed = turn, [*keys, key_of(turn.message)], []
         identity = f"{trajectory.seed:x}_{index}"
         row.answer = Answer(identity, turn.message, reply.finish_reason, prompt, written, chat.forms)
+        self.answered[identity] = Exchange(chat, row.answer)
         if turn.finish_reason == "length" and limit.ends_episode and most == limit.tokens:
             self.end(limit.reason)
         return row.answer

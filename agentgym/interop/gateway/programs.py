@@ -81,7 +81,7 @@ class AgentProgram:
         finally:
             reading.cancel()
         loop.note_program(command=list(self.command), exit_code=code, output=text)
-        if loop.has_turns:
+        if loop.trajectory.turns:
             loop.end(StopReason.ANSWERED if code == 0 else StopReason.ENVIRONMENT)
         else:
             loop.fail(

@@ -5,41 +5,58 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from agentgym.messages import ImagePart, Message
 
 from .api import Tools, call_of, chat_of, content_of, event_of, image_of_data, tools_of
-from .chat import Answer, Chat, ToolForm, invalid, list_of, object_of, text_input, text_of
+from .chat import Answer, Chat, Exchange, ToolForm, invalid, list_of, object_of, text_input, text_of
 from .chat_completions import ChatCompletions
 
 
 class Responses:
-    """OpenAI's responses. Nothing is stored: a request holds the whole conversation."""
+    """OpenAI's responses. Answers are remembered until the episode ends."""
 
     path = "/v1/responses"
 
-    def read(self, body: Mapping[str, Any]) -> Chat:
+    def read(self, body: Mapping[str, Any], earlier: Mapping[str, Exchange] = {}) -> Chat:
         """Read a request. Raises: ServerRefusal naming what cannot be read."""
-        for name in ("previous_response_id", "conversation", "background"):
+        for name in ("conversation", "background"):
             if body.get(name):
                 raise invalid(
-                    f"{name} is not supported, because this server stores nothing. Send the whole conversation as "
-                    "`input`."
+                    f"{name} is not supported. Send the whole conversation as `input`, or name the answer before it as "
+                    "`previous_response_id`."
                 )
         messages: list[Message] = []
         if body.get("instructions"):
             messages.append(Message("system", text_of(body["instructions"], "instructions")))
+        instructed = bool(messages)
+        if body.get("previous_response_id"):
+            name = text_of(body["previous_response_id"], "previous_response_id")
+            if (exchange := earlier.get(name.removeprefix("resp_"))) is None:
+                raise invalid(f"previous_response_id {name!r:.80} is no answer of this episode.")
+            messages += [*exchange.chat.messages[exchange.chat.instructed :], exchange.answer.message]
         given = body.get("input")
         if isinstance(given, str):
             messages.append(Message("user", given))
         else:
             for item in list_of(given, "input"):
-                self._add(messages, object_of(item, "An item of input"))
+                self._add(messages, self._referenced(object_of(item, "An item of input"), earlier))
         tools = Tools()
         for tool in tools_of(body):
             _add_tool(tools, object_of(tool, "A tool"))
-        return chat_of(body, messages, tools, body.get("max_output_tokens"))
+        return replace(chat_of(body, messages, tools, body.get("max_output_tokens")), instructed=instructed)
+
+    def _referenced(self, item: Mapping[str, Any], earlier: Mapping[str, Exchange]) -> Mapping[str, Any]:
+        """Return an item, or the item of an earlier answer that it refers to. Raises: ServerRefusal."""
+        if item.get("type") != "item_reference":
+            return item
+        outputs = (output for exchange in earlier.values() for output in self._output(exchange.answer))
+        found = next((output for output in outputs if output["id"] == item.get("id")), None)
+        if found is None:
+            raise invalid(f"item_reference {item.get('id')!r:.80} is no item of an answer of this episode.")
+        return found
 
     def _add(self, messages: list[Message], item: Mapping[str, Any]) -> None:
         """Add an item to the messages; the text and each call of an assistant's message are separate items."""
