@@ -49,6 +49,12 @@ def test_a_tool_of_the_provider_is_left_out_of_messages():
     assert names(AnthropicMessages().read(body)) == ["look"]
 
 
+@pytest.mark.parametrize("choice", ["none", {"type": "none"}])
+def test_without_a_choice_of_tools_the_policy_sees_none(choice):
+    chat = Responses().read({"input": "x", "tools": CODEX_TOOLS, "tool_choice": choice})
+    assert (chat.tools, chat.forms) == ((), {})
+
+
 async def test_calls_go_out_and_come_back_in_the_form_of_the_program():
     script = [
         say(("mcp__gym__add", {"amount": 2}), ("apply_patch", {"input": "*** Begin"}), ("apply_patch", {"diff": "x"})),

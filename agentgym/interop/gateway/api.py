@@ -51,6 +51,9 @@ def chat_of(body: Mapping[str, Any], messages: list[Message], tools: Tools, max_
         raise invalid(f"The limit of an answer's tokens is {max_tokens!r:.40}. Give a whole number above 0.")
     model = body.get("model")
     name = model if isinstance(model, str) else ""
+    choice = body.get("tool_choice")
+    if choice == "none" or (isinstance(choice, Mapping) and choice.get("type") == "none"):
+        tools = Tools()
     is_streamed = body.get("stream") is True
     return Chat(tuple(messages), tuple(tools.schemas), tools.forms, max_tokens, is_streamed, model=name)
 
