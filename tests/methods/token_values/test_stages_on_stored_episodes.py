@@ -229,7 +229,7 @@ def test_an_evaluation_by_values_that_is_killed_while_it_plays_measures_what_it_
     assert [(row.task, row.observed) for row in first.rows] == [(row.task, row.observed) for row in second.rows]
 
 
-PREFIX = "episodes = 'collect-': since this release, `episodes` lists stages"
+NO_LIST = "episodes = 'collect-': Input should be a valid list"
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ PREFIX = "episodes = 'collect-': since this release, `episodes` lists stages"
     [
         ("direct_advantage", {"episodes": ["none"]}, "'none', but no earlier stage plays them"),
         ("direct_advantage", {"episodes": ["no/run:train"]}, "the file no/run/ledger.sqlite does not exist"),
-        ("direct_advantage", {"episodes": "collect-"}, PREFIX),
+        ("direct_advantage", {"episodes": "collect-"}, NO_LIST),
         ("direct_advantage", {"loss": "linear"}, "'clipped' or 'quadratic'"),
         ("implicit_q", {"episodes": ["no/run:train"]}, "the file no/run/ledger.sqlite does not exist"),
         ("outcome_head", {"low": 1.0}, "low = 1.0 must be below high = 1.0"),
