@@ -63,6 +63,7 @@ HEAVY_MODULES = {
     "agentgym.training.stages.streaming": "train",
     "agentgym.training.asynchronous.stream": "train",
     "agentgym.training.monitoring.callbacks": "train",
+    "agentgym.training.monitoring.start_distance": "train",
     "agentgym.training.model.model_failures": "train",
     "agentgym.training.extension": "train",
     "agentgym.training.checks.learning_rates": "train",

@@ -10,7 +10,7 @@ from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.messages import ImagePart, Message
 
 from .api import Tools, call_of, chat_of, content_of, event_of, finish_of, tools_of
-from .chat import Answer, Chat, Exchange, invalid, list_of, object_of, text_of
+from .chat import Answer, AnsweredRequest, Chat, invalid, list_of, object_of, text_of
 
 
 class AnthropicMessages:
@@ -18,7 +18,7 @@ class AnthropicMessages:
 
     path = "/v1/messages"
 
-    def read(self, body: Mapping[str, Any], earlier: Mapping[str, Exchange] = {}) -> Chat:
+    def read(self, body: Mapping[str, Any], earlier: Mapping[str, AnsweredRequest] = {}) -> Chat:
         """Read a request, which holds the whole conversation. Raises: ServerRefusal naming what cannot be read."""
         messages: list[Message] = []
         if body.get("system"):

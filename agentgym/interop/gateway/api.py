@@ -12,7 +12,7 @@ from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.messages import Call, Content, ImagePart, Message, Part, TextPart
 from agentgym.tools.arguments import replace_lone_surrogates
 
-from .chat import Answer, Chat, Exchange, ToolForm, invalid, list_of, object_of, text_of
+from .chat import Answer, AnsweredRequest, Chat, ToolForm, invalid, list_of, object_of, text_of
 
 MAX_MESSAGES, MAX_TOOLS, MAX_IMAGES = 4096, 256, 64
 
@@ -22,7 +22,7 @@ class Api(Protocol):
 
     path: str
 
-    def read(self, body: Mapping[str, Any], earlier: Mapping[str, Exchange] = {}) -> Chat:
+    def read(self, body: Mapping[str, Any], earlier: Mapping[str, AnsweredRequest] = {}) -> Chat:
         """Read a request. Raises: ServerRefusal naming what cannot be read.
 
         Args:

@@ -77,7 +77,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class AnsweredRequest:
     """An answered request of an episode."""
 
     chat: Chat

@@ -12,7 +12,7 @@ from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.messages import ImagePart, Message, TextPart
 
 from .api import Tools, call_of, chat_of, content_of, event_of, finish_of, image_of_data, tools_of
-from .chat import Answer, Chat, Exchange, invalid, list_of, object_of, text_input, text_of
+from .chat import Answer, AnsweredRequest, Chat, invalid, list_of, object_of, text_input, text_of
 
 
 class ChatCompletions:
@@ -20,7 +20,7 @@ class ChatCompletions:
 
     path = "/v1/chat/completions"
 
-    def read(self, body: Mapping[str, Any], earlier: Mapping[str, Exchange] = {}) -> Chat:
+    def read(self, body: Mapping[str, Any], earlier: Mapping[str, AnsweredRequest] = {}) -> Chat:
         """Read a request, which holds the whole conversation. Raises: ServerRefusal naming what cannot be read."""
         if body.get("n") not in (None, 1):
             raise invalid("n must be 1: the server answers with one message at a time.")

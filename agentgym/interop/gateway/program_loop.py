@@ -18,7 +18,7 @@ from agentgym.rollout.play_loop import PlayLoop
 from agentgym.trajectory import Row
 from agentgym.trajectory.record import Trajectory
 
-from .chat import Answer, Chat, Exchange, Key, invalid, is_call_of, key_of, keys_of
+from .chat import Answer, AnsweredRequest, Chat, Key, invalid, is_call_of, key_of, keys_of
 from .open_row import OpenRow
 from .refusals import Refusals
 
@@ -51,7 +51,7 @@ class ProgramLoop(PlayLoop):
         self._next_turn: asyncio.Future[None] | None = None  # awaited by `play_turn`
         self._turns_played = 0
         self._last_asked = 0.0
-        self.answered: dict[str, Exchange] = {}  # by the id of the answer
+        self.answered: dict[str, AnsweredRequest] = {}  # by the id of the answer
         self._refusals = Refusals()
         self._written = 0
         self._idle: asyncio.TimerHandle | None = None
@@ -306,7 +306,7 @@ class ProgramLoop(PlayLoop):
         row.turn, row.keys, row.executed = turn, [*keys, key_of(turn.message)], []
         identity = f"{trajectory.seed:x}_{index}"
         row.answer = Answer(identity, turn.message, reply.finish_reason, prompt, written, chat.forms)
-        self.answered[identity] = Exchange(chat, row.answer)
+        self.answered[identity] = AnsweredRequest(chat, row.answer)
         if turn.finish_reason == "length" and limit.ends_episode and most == limit.tokens:
             self.end(limit.reason)
         return row.answer

@@ -11,7 +11,7 @@ from typing import Any
 from agentgym.messages import ImagePart, Message
 
 from .api import Tools, call_of, chat_of, content_of, event_of, image_of_data, tools_of
-from .chat import Answer, Chat, Exchange, ToolForm, invalid, list_of, object_of, text_input, text_of
+from .chat import Answer, AnsweredRequest, Chat, ToolForm, invalid, list_of, object_of, text_input, text_of
 from .chat_completions import ChatCompletions
 
 
@@ -20,7 +20,7 @@ class Responses:
 
     path = "/v1/responses"
 
-    def read(self, body: Mapping[str, Any], earlier: Mapping[str, Exchange] = {}) -> Chat:
+    def read(self, body: Mapping[str, Any], earlier: Mapping[str, AnsweredRequest] = {}) -> Chat:
         """Read a request. Raises: ServerRefusal naming what cannot be read."""
         for name in ("conversation", "background"):
             if body.get(name):
@@ -34,9 +34,9 @@ class Responses:
         instructed = bool(messages)
         if body.get("previous_response_id"):
             name = text_of(body["previous_response_id"], "previous_response_id")
-            if (exchange := earlier.get(name.removeprefix("resp_"))) is None:
+            if (answered := earlier.get(name.removeprefix("resp_"))) is None:
                 raise invalid(f"previous_response_id {name!r:.80} is no answer of this episode.")
-            messages += [*exchange.chat.messages[exchange.chat.instructed :], exchange.answer.message]
+            messages += [*answered.chat.messages[answered.chat.instructed :], answered.answer.message]
         given = body.get("input")
         if isinstance(given, str):
             messages.append(Message("user", given))
@@ -48,15 +48,15 @@ class Responses:
             _add_tool(tools, object_of(tool, "A tool"))
         return replace(chat_of(body, messages, tools, body.get("max_output_tokens")), instructed=instructed)
 
-    def _referenced(self, item: Mapping[str, Any], earlier: Mapping[str, Exchange]) -> Mapping[str, Any]:
+    def _referenced(self, item: Mapping[str, Any], earlier: Mapping[str, AnsweredRequest]) -> Mapping[str, Any]:
         """Return an item, or the item of an earlier answer that it refers to. Raises: ServerRefusal."""
         if item.get("type") != "item_reference":
             return item
-        outputs = (output for exchange in earlier.values() for output in self._output(exchange.answer))
-        found = next((output for output in outputs if output["id"] == item.get("id")), None)
-        if found is None:
+        outputs = (output for request in earlier.values() for output in self._output(request.answer))
+        referenced = next((output for output in outputs if output["id"] == item.get("id")), None)
+        if referenced is None:
             raise invalid(f"item_reference {item.get('id')!r:.80} is no item of an answer of this episode.")
-        return found
+        return referenced
 
     def _add(self, messages: list[Message], item: Mapping[str, Any]) -> None:
         """Add an item to the messages; the text and each call of an assistant's message are separate items."""
