@@ -192,8 +192,8 @@ class Batcher(Collector[J, R]):
     """Collects jobs, runs them as one batch, and returns all results at its end.
 
     Args:
-        run: maps jobs to their results, in order; called in the worker thread, never concurrently. Results that it
-            yields one by one are no longer taken once all requests of the batch were cancelled.
+        run: maps jobs to their results, in order; called in the worker thread, never concurrently. If it yields
+            results one by one, it is stopped once all requests of the batch are cancelled.
         worker, options: as for Collector.
     """
 

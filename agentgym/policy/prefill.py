@@ -11,7 +11,7 @@ import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
 PART_TOKENS = 512
-"""The most tokens of a forward pass on a processor. More are no faster there, and 512 take a 0.5 B model 2 s."""
+"""The most tokens of a forward pass on a CPU. More tokens at once are not faster, and 512 take a 0.5 B model 2 s."""
 PART_TOKENS_OF_A_GPU = 16_384
 """The most tokens of a forward pass on a GPU, which takes fewer than some thousand no faster; our choice."""
 

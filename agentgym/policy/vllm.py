@@ -228,7 +228,7 @@ class VllmPolicy(Policy):
             await self._check_base(self)
             self._check_base = None
         name = f"{self.model}-{uuid4().hex}"  # other clients may load adapters too
-        adapter = {"lora_name": name, "lora_path": path, "load_inplace": True}  # so that a retry is no error
+        adapter = {"lora_name": name, "lora_path": path, "load_inplace": True}  # else a retry would fail
         await self._endpoint.post("/v1/load_lora_adapter", adapter, plain_text=True)
         self._answer_with(name, version)
         for former in [former for former in self._former_adapters if not self._running[former]]:

@@ -58,7 +58,7 @@ class Activity:
         self._ended = Work()
 
     def end(self, job: EpisodeJob) -> None:
-        """Count an episode that is no longer played."""
+        """Count an episode that has ended, and forget its trajectory."""
         del self.playing[job.trajectory.id]
         turns = job.trajectory.turns
         self._ended = Work(self._ended.turns + len(turns), self._ended.tokens + _tokens_of(turns))

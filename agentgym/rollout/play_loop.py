@@ -281,7 +281,7 @@ class PlayLoop:
     async def _restore(self, turn: Turn, error: Exception) -> None:
         """Continue in a fresh environment restored to the checkpoint before the turn.
 
-        Raises: `error`, if there is no checkpoint or no retry is left; errors of restoring.
+        Raises: `error`, if there is no checkpoint or no retry is left; what restoring raises.
         """
         checkpoint = self._environment.state.checkpoint
         if checkpoint is None or not self._retries.take(error):

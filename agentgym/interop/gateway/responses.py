@@ -35,7 +35,7 @@ class Responses:
         if body.get("previous_response_id"):
             name = text_of(body["previous_response_id"], "previous_response_id")
             if (answered := earlier.get(name.removeprefix("resp_"))) is None:
-                raise invalid(f"previous_response_id {name!r:.80} is no answer of this episode.")
+                raise invalid(f"previous_response_id {name!r:.80} names no answer in this episode. Send the id of one.")
             messages += [*answered.chat.messages[answered.chat.instructed :], answered.answer.message]
         given = body.get("input")
         if isinstance(given, str):
@@ -55,7 +55,7 @@ class Responses:
         outputs = (output for request in earlier.values() for output in self._output(request.answer))
         referenced = next((output for output in outputs if output["id"] == item.get("id")), None)
         if referenced is None:
-            raise invalid(f"item_reference {item.get('id')!r:.80} is no item of an answer of this episode.")
+            raise invalid(f"item_reference {item.get('id')!r:.80} names no item that this episode's answers hold.")
         return referenced
 
     def _add(self, messages: list[Message], item: Mapping[str, Any]) -> None:

@@ -58,7 +58,7 @@ def reap_later(poller: Poller, pid: int) -> None:
     """Register a child that is to be waited for once it has ended."""
     try:
         handle = os.pidfd_open(pid)
-    except OSError:  # there is no descriptor left, so wait here
+    except OSError:  # no descriptor is free: wait for the child now
         os.waitpid(pid, 0)
         return
 
