@@ -106,7 +106,9 @@ def words_of(text: str) -> set[str]:
 
 
 def test_a_time_is_compared_by_neither_its_figure_nor_its_unit():
-    assert words_of("took CPU 998 ms, wall 1.02 s, peak 6.83 MiB") == words_of("took CPU 1.2 s, wall 998 ms, peak 7 KiB")
+    assert words_of("took CPU 998 ms, wall 1.02 s, peak 6.83 MiB") == words_of(
+        "took CPU 1.2 s, wall 998 ms, peak 7 KiB"
+    )
 
 
 def test_a_comparison_names_both_agents_and_their_figures_whole(run, monkeypatch):

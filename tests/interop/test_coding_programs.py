@@ -16,22 +16,25 @@ from agentgym.testing import ByteRenderer, Counter, TargetReached
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "programs"
 INSTALLED = Path(os.environ.get("AGENTGYM_CODING_PROGRAMS", ""))
-"""The folder node_modules/.bin of `npm install @openai/codex @anthropic-ai/claude-code @qwen-code/qwen-code`."""
-SHELLS = {
-    "codex": ("exec_command", {"cmd": "echo hello"}),
-    "claude": ("Bash", {"command": "echo hello", "description": "Say hello"}),
-    "qwen": ("run_shell_command", {"command": "echo hello", "is_background": False}),
+"""The folder node_modules/.bin of `npm install` with the packages that the files in EXAMPLES name."""
+PROGRAMS = {
+    "codex": ("codex", "mcp__gym__", "exec_command", {"cmd": "echo hello"}),
+    "claude": ("claude_code", "mcp__gym__", "Bash", {"command": "echo hello", "description": "Say hello"}),
+    "qwen": ("qwen_code", "mcp__gym__", "run_shell_command", {"command": "echo hello", "is_background": False}),
+    "gemini": ("gemini_cli", "mcp_gym_", "run_shell_command", {"command": "echo hello"}),
 }
+"""By the program's name: its file in EXAMPLES, its prefix of our tools, and its shell with arguments."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("program", "file"), [("codex", "codex"), ("claude", "claude_code"), ("qwen", "qwen_code")])
-async def test_an_unchanged_program_uses_its_shell_and_our_tools(program, file):
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_an_unchanged_program_uses_its_shell_and_our_tools(program):
     binary = INSTALLED / program
     if not INSTALLED.name or not binary.exists():
         pytest.skip(f"AGENTGYM_CODING_PROGRAMS names no folder that has {program}")
+    file, prefix, *shell = PROGRAMS[program]
     titles = [say(text="A title")] if program == "claude" else []
-    script = [*titles, say(SHELLS[program]), say(("mcp__gym__add", {"amount": 2})), say("mcp__gym__submit")]
+    script = [*titles, say(tuple(shell)), say((f"{prefix}add", {"amount": 2})), say(f"{prefix}submit")]
     started = AgentProgram(("sh", str(EXAMPLES / f"{file}.sh"), "{task}"), {program.upper(): str(binary)})
     gateway = PolicyGateway(started, silence_s=60)
     policy = ScriptedPolicy(script, ByteRenderer())
@@ -41,5 +44,5 @@ async def test_an_unchanged_program_uses_its_shell_and_our_tools(program, file):
     in_shell, added, submitted = trajectory.turns[len(titles) :]
     assert in_shell.results[0].status is ResultStatus.BY_PROGRAM
     assert "hello" in in_shell.results[0].content
-    assert [(call.name, call.arguments) for call in added.calls] == [("mcp__gym__add", {"amount": 2})]
+    assert [(call.name, call.arguments) for call in added.calls] == [(f"{prefix}add", {"amount": 2})]
     assert [turn.results[0].status for turn in (added, submitted)] == [ResultStatus.OK] * 2

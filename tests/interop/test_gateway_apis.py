@@ -1,4 +1,4 @@
-"""The three APIs of the gateway say the same: one conversation over each is one episode, streamed or not."""
+"""The four APIs of the gateway say the same: one conversation over each is one episode, streamed or not."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.interop.gateway.anthropic_messages import AnthropicMessages
 from agentgym.interop.gateway.chat import Chat
 from agentgym.interop.gateway.chat_completions import ChatCompletions
+from agentgym.interop.gateway.generate_content import GenerateContent
 from agentgym.interop.gateway.responses import Responses
 from agentgym.messages import Call, ImagePart, Message, TextPart
 from agentgym.storage.ledger import Ledger
@@ -107,6 +108,45 @@ def anthropic(stream: bool):
     return play
 
 
+def google(method: str):
+    async def play(http, episode):
+        token = http.headers.pop("authorization").removeprefix("Bearer ")
+        http.headers["x-goog-api-key"] = token
+        functions = [tool["function"] for tool in episode["tools"]]
+        declared = [
+            {"name": f["name"], "description": f["description"], "parametersJsonSchema": f["parameters"]}
+            for f in functions
+        ]
+        contents: list[dict[str, Any]] = [{"role": "user", "parts": [{"text": episode["messages"][0]["content"]}]}]
+        for _ in range(2):
+            body = {
+                "systemInstruction": {"parts": [{"text": SYSTEM}]},
+                "contents": contents,
+                "tools": [{"functionDeclarations": declared}],
+            }
+            answer = await post(http, f"/v1beta/models/m:{method}", body)
+            [read] = events(answer.text) if "alt=sse" in method else _list(answer.json())
+            [candidate] = read["candidates"]
+            assert (candidate["finishReason"], read["modelVersion"]) == ("STOP", "m")
+            contents.append(candidate["content"])
+            results = []
+            for part in candidate["content"]["parts"]:
+                if call := part.get("functionCall"):
+                    result = (await http.post(f"/episode/tools/{call['name']}", json=call["args"])).json()
+                    done = {"id": call["id"], "name": call["name"], "response": {"output": result["text"]}}
+                    results.append({"functionResponse": done})
+            contents.append({"role": "user", "parts": results})
+
+    return play
+
+
+def _list(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else [given]
+
+
+GOOGLE = [google(method) for method in ("generateContent", "streamGenerateContent?alt=sse", "streamGenerateContent")]
+
+
 def _blocks(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The content of a message from its events, as their SDK puts it together."""
     blocks: list[dict[str, Any]] = []
@@ -127,7 +167,7 @@ def _blocks(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 async def test_one_conversation_over_every_api_is_one_episode():
     clients = [make(stream) for make in (chat_completions, responses, anthropic) for stream in (False, True)]
-    clients.append(chat_completions(True, usage=True))
+    clients += [chat_completions(True, usage=True), *GOOGLE]
     trajectories = await through_gateway(SCRIPT, clients)
     first = trajectories[0]
     assert [message.text for message in first.opening] == [SYSTEM, "Count to 2."]
@@ -139,7 +179,7 @@ async def test_one_conversation_over_every_api_is_one_episode():
 
 
 async def test_a_program_is_given_thoughts_apart_from_speech_and_need_not_send_them_back():
-    clients = [make(stream) for make in (chat_completions, responses, anthropic) for stream in (False, True)]
+    clients = [make(stream) for make in (chat_completions, responses, anthropic) for stream in (False, True)] + GOOGLE
     seen: list[str] = []
 
     async def forgetful(http, episode):
@@ -296,6 +336,19 @@ IMAGE = "data:image/png;base64,AAAA"
                 ]
             },
         ),
+        (
+            GenerateContent(),
+            {
+                "contents": [
+                    {
+                        "role": "user",
+                        "parts": [{"text": "a"}, {"inline_data": {"mime_type": "image/png", "data": "AAAA"}}],
+                    },
+                    {"role": "model", "parts": [{"functionCall": {"id": "c", "name": "f"}, "thoughtSignature": "x"}]},
+                    {"parts": [{"functionResponse": {"id": "c", "name": "f", "response": {"output": "r"}}}]},
+                ]
+            },
+        ),
     ],
 )
 def test_every_api_reads_the_same_conversation(api, body):
@@ -308,22 +361,31 @@ def test_every_api_reads_the_same_conversation(api, body):
     )
 
 
-@pytest.mark.parametrize("api", [ChatCompletions(), Responses(), AnthropicMessages()])
+@pytest.mark.parametrize("api", [ChatCompletions(), Responses(), AnthropicMessages(), GenerateContent()])
 @pytest.mark.parametrize(
     "change",
     [
-        {"messages": [], "input": []},
-        {"messages": "x", "input": 3},
-        {"messages": [1], "input": [1]},
-        {"messages": [{"role": "user", "content": 5}], "input": [{"role": "user", "content": 5}]},
+        {"messages": [], "input": [], "contents": []},
+        {"messages": "x", "input": 3, "contents": "x"},
+        {"messages": [1], "input": [1], "contents": [1]},
+        {
+            "messages": [{"role": "user", "content": 5}],
+            "input": [{"role": "user", "content": 5}],
+            "contents": [{"role": "user", "parts": [{"text": 5}]}],
+        },
         {"tools": 1},
-        {"tools": [{"name": 5}]},
-        {"max_tokens": 0, "max_output_tokens": "x"},
-        {"messages": [{"role": "user", "content": [{"type": "video"}]}], "input": [{"type": "computer_call"}]},
+        {"tools": [{"name": 5, "functionDeclarations": [{"name": 5}]}]},
+        {"max_tokens": 0, "max_output_tokens": "x", "generationConfig": {"maxOutputTokens": 0}},
+        {
+            "messages": [{"role": "user", "content": [{"type": "video"}]}],
+            "input": [{"type": "computer_call"}],
+            "contents": [{"role": "user", "parts": [{"fileData": {}}]}],
+        },
     ],
 )
 def test_what_cannot_be_read_is_named(api, change):
     usual: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}], "input": "x"}
+    usual["contents"] = [{"role": "user", "parts": [{"text": "x"}]}]
     with pytest.raises(ServerRefusal) as refused:
         api.read({**usual, **change})
     assert refused.value.status == 400

@@ -6,8 +6,8 @@ programs.py          a program that is run for each episode
 program_loop.py      an episode whose turns are a program's requests; a rewritten history starts a new row
 open_row.py          one row (context) of an episode
 application.py       access checks and answers of requests
-api.py               the common parts of the three APIs; chat.py, the form they are parsed into
-chat_completions.py, responses.py, anthropic_messages.py  one API each
+api.py               the common parts of the four APIs; chat.py, the form they are parsed into
+chat_completions.py, responses.py, anthropic_messages.py, generate_content.py  one API each
 """
 
 from agentgym.moved import moved_names

@@ -1,15 +1,16 @@
 """The application behind the gateway: access checks, request parsing, and refusals as responses.
 
 POST   /v1/chat/completions, /v1/responses, /v1/messages   the policy's next message
-POST   /v1/messages/count_tokens                           the length of a prompt
-GET    /v1/models, /v1/models/NAME                         the policy's name
+POST   /v1/models/NAME:generateContent, :streamGenerateContent       the same for Google's clients, also under /v1beta
+POST   /v1/messages/count_tokens, /v1/models/NAME:countTokens        the length of a prompt
+GET    /v1/models, /v1/models/NAME, /v1beta/models, /v1beta/models/NAME   the policy's name
 POST   /mcp                                                the environment's tools, over MCP
 POST   /episode/tools/NAME                                 call one of these tools, with its arguments as JSON
 GET    /episode                                            the task and the tools
 POST   /episode/end                                        the program is done
 POST   /episodes                                           take the next episode, with the server's own token
 
-The bearer token, or the header x-api-key, names the episode.
+The bearer token, or the header x-api-key or x-goog-api-key, names the episode.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from .anthropic_messages import AnthropicMessages
 from .api import Api
 from .chat import Chat, invalid, object_of
 from .chat_completions import ChatCompletions, chat_content
+from .generate_content import GenerateContent, target_of
 from .program_loop import ProgramLoop
 from .responses import Responses
 from .sessions import Sessions
@@ -51,6 +53,7 @@ CLAIM_S = 30.0
 """How long a client may wait for an episode before it asks again."""
 _USUAL: Api = ChatCompletions()
 _ANTHROPIC: Api = AnthropicMessages()
+_GOOGLE: Api = GenerateContent()
 _APIS: tuple[Api, ...] = (_USUAL, Responses(), _ANTHROPIC)
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -64,7 +67,11 @@ def application(sessions: Sessions, accepted: Callable[[object], None] = lambda 
     server = _Gateway(sessions, accepted)
     routes = [
         *(Route(api.path, server.completing(api), methods=["POST"]) for api in _APIS),
+        Route(_GOOGLE.path, server.answering(server.google, _GOOGLE), methods=["POST"]),
+        Route("/v1beta/models/{target:path}", server.answering(server.google, _GOOGLE), methods=["POST"]),
         Route(f"{_ANTHROPIC.path}/count_tokens", server.answering(server.count, _ANTHROPIC), methods=["POST"]),
+        Route("/v1beta/models", server.answering(server.google_models, _GOOGLE), methods=["GET"]),
+        Route("/v1beta/models/{name:path}", server.answering(server.google_model, _GOOGLE), methods=["GET"]),
         Route("/v1/models", server.answering(server.models), methods=["GET"]),
         Route("/v1/models/{name:path}", server.answering(server.model), methods=["GET"]),
         Route("/mcp", server.answering(server.mcp), methods=["POST"]),
@@ -99,25 +106,44 @@ class _Gateway:
         """Return a handler that answers with the next message in an API's format."""
 
         async def complete(request: Request) -> Response:
-            loop = self._loop(request)
-            retries = request.headers.get("x-stainless-retry-count", "0")
-            # programs may cut a text inside a character, and policies cannot read half a character
-            body = replace_lone_surrogates(await _json(request))
-            chat = api.read(object_of(body, "The request"), loop.answered)
-            chat = replace(chat, is_retry=retries not in ("0", ""))
-            answer = await loop.complete(chat)
-            model = chat.model or loop.policy.name
-            if chat.stream:
-                events = api.events(answer, model, with_usage=chat.stream_usage)
-                return StreamingResponse(_encoded(events), media_type="text/event-stream")
-            return AsciiJSONResponse(api.write(answer, model))
+            loop, chat = await self._chat(request, api)
+            return await self._answer(loop, chat, api)
 
         return self.answering(complete, api)
+
+    async def google(self, request: Request) -> Response:
+        """Answer Google's clients, whose path names the model and the method."""
+        model, method = target_of(request.path_params["target"])
+        if method == "countTokens":
+            loop, body = self._loop(request), _object(await _json(request))
+            chat = _GOOGLE.read(object_of(body.get("generateContentRequest", body), "generateContentRequest"))
+            return AsciiJSONResponse({"totalTokens": _prompt_tokens(chat, loop.policy.renderer)})
+        loop, chat = await self._chat(request, _GOOGLE)
+        as_events = request.query_params.get("alt") == "sse"
+        if method == "streamGenerateContent" and not as_events:
+            return AsciiJSONResponse([_GOOGLE.write(await loop.complete(chat), model)])
+        return await self._answer(loop, replace(chat, model=model, stream=as_events), _GOOGLE)
+
+    async def _chat(self, request: Request, api: Api) -> tuple[ProgramLoop, Chat]:
+        """Return the episode of a request for a message, and the request. Raises: ServerRefusal."""
+        loop = self._loop(request)
+        retries = request.headers.get("x-stainless-retry-count", "0")
+        chat = api.read(_object(await _json(request)), loop.answered)
+        return loop, replace(chat, is_retry=retries not in ("0", ""))
+
+    async def _answer(self, loop: ProgramLoop, chat: Chat, api: Api) -> Response:
+        """Return the policy's next message in an API's format. Raises: ServerRefusal."""
+        answer = await loop.complete(chat)
+        model = chat.model or loop.policy.name
+        if chat.stream:
+            events = api.events(answer, model, with_usage=chat.stream_usage)
+            return StreamingResponse(_encoded(events), media_type="text/event-stream")
+        return AsciiJSONResponse(api.write(answer, model))
 
     async def count(self, request: Request) -> Response:
         """Answer with the number of tokens of a prompt, in Anthropic's format."""
         renderer = self._loop(request).policy.renderer
-        chat = _ANTHROPIC.read(object_of(replace_lone_surrogates(await _json(request)), "The request"))
+        chat = _ANTHROPIC.read(_object(await _json(request)))
         return AsciiJSONResponse({"input_tokens": _prompt_tokens(chat, renderer)})
 
     async def models(self, request: Request) -> Response:
@@ -127,6 +153,14 @@ class _Gateway:
         """Describe a model by any name: every name is the policy."""
         self._loop(request)
         return AsciiJSONResponse(_model(request.path_params["name"]))
+
+    async def google_models(self, request: Request) -> Response:
+        return AsciiJSONResponse({"models": [_google_model(self._loop(request).policy.name)]})
+
+    async def google_model(self, request: Request) -> Response:
+        """Describe a model by any name, in Google's format."""
+        self._loop(request)
+        return AsciiJSONResponse(_google_model(request.path_params["name"]))
 
     async def mcp(self, request: Request) -> Response:
         loop = self._loop(request)
@@ -206,6 +240,17 @@ def _model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "agentgym"}
 
 
+def _google_model(name: str) -> dict[str, Any]:
+    methods = ["generateContent", "countTokens"]
+    return {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": methods}
+
+
+def _object(body: Any) -> Mapping[str, Any]:
+    """Return the body of a request for a message. Raises: ServerRefusal if it is not an object."""
+    # programs may cut a text inside a character, and policies cannot read half a character
+    return object_of(replace_lone_surrogates(body), "The request")
+
+
 def described(loop: ProgramLoop) -> dict[str, Any]:
     """Return the description of an episode for its program."""
     return {
@@ -234,7 +279,9 @@ async def _json(request: Request) -> Any:
 
 def _token(request: Request) -> str:
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    return given.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
+    if scheme.lower() == "bearer":
+        return given.strip()
+    return request.headers.get("x-api-key") or request.headers.get("x-goog-api-key", "")
 
 
 def _unknown_token() -> ServerRefusal:

@@ -26,8 +26,9 @@ class AgentProgram:
     """A command that plays one episode per run.
 
     Environment variables give it the task and the gateway: OPENAI_BASE_URL, OPENAI_API_KEY,
-    ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY, AGENTGYM_TASK (the task's text), AGENTGYM_URL (the gateway) and
-    AGENTGYM_MCP_URL (the tools). It runs with the rights of this process, in an empty folder that is deleted after it.
+    ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY, GOOGLE_GEMINI_BASE_URL, GEMINI_API_KEY, AGENTGYM_TASK (the task's text),
+    AGENTGYM_URL (the gateway) and AGENTGYM_MCP_URL (the tools). It runs with the rights of this process, in an empty
+    folder that is deleted after it.
 
     Attributes:
         command: the program and its arguments; `{task}` in an argument is replaced by the task's text.
@@ -108,6 +109,8 @@ def variables(url: str, token: str, task: str) -> dict[str, str]:
         "OPENAI_API_KEY": token,
         "ANTHROPIC_BASE_URL": url,
         "ANTHROPIC_API_KEY": token,
+        "GOOGLE_GEMINI_BASE_URL": url,
+        "GEMINI_API_KEY": token,
         "AGENTGYM_URL": url,
         "AGENTGYM_MCP_URL": f"{url}/mcp",
         "AGENTGYM_TOKEN": token,
