@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agentgym.environment.contract import Environment
     from agentgym.environment.guest_module import GuestModule, GuestObject, GuestStopped
     from agentgym.environment.state import Checkpoint, ObservedState, Outlook
+    from agentgym.environment.workspace import Workspace
     from agentgym.errors import (
         AgentGymError,
         ConformanceError,
@@ -94,6 +95,7 @@ _HOME = {
         "ObservedState",
         "Outlook",
     ),
+    "environment.workspace": ("Workspace",),
     "errors": (
         "AgentGymError",
         "ConformanceError",
@@ -243,6 +245,7 @@ __all__ = [
     "Trajectory",
     "Turn",
     "UnknownNameError",
+    "Workspace",
     "close_backends",
     "compare",
     "evaluate",

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import typer
 
 from agentgym.cli.name_values import options_for
+from agentgym.errors import RecipeError
 from agentgym.options import Registered
 from agentgym.registry import load
 from agentgym.rollout.config import RolloutConfig
@@ -37,6 +38,10 @@ class RolloutOptions:
     program: Annotated[str | None, typer.Option(metavar="COMMAND")] = None
     """A program that plays each episode instead of our own loop. It asks the policy over HTTP; {task} in it stands for
     the task."""
+    program_where: Annotated[Literal["host", "sandbox"], typer.Option("--program-where")] = "host"
+    """Where the program runs: on this host with your own rights, or in the sandbox of its episode."""
+    program_file: Annotated[list[str] | None, typer.Option("--program-file", metavar="FILE")] = None
+    """A file that is copied into the program's home in the sandbox, {home} in the command. Repeatable."""
     address: Annotated[str | None, typer.Option(metavar="HOST:PORT")] = None
     nodes: Annotated[int | None, typer.Option(min=1)] = None
 
@@ -50,14 +55,22 @@ class RolloutOptions:
             attempts = load("episode_hooks", "attempts")(n=self.attempts, feedback=self.feedback)
         pairs = self.environment_option or ()
         options = options_for(_any, pairs, "--environment-option", "the environment")
-        program = shlex.split(self.program or "")
         return replace(
             self.config,
             environment_options=options,
             knowledge=None if self.knowledge is None else load("gatherers", "knowledge").read(self.knowledge),
             attempts=attempts,
-            engine=engine_of(self.engine, address=self.address, nodes=self.nodes, program=program),
+            engine=engine_of(self.engine, address=self.address, nodes=self.nodes, program=self._program()),
         )
+
+    def _program(self) -> dict[str, Any] | None:
+        """Return the arguments of AgentProgram. Raises: RecipeError for options of a program without its command."""
+        options = {"where": self.program_where, "files": self.program_file or []}
+        if self.program:
+            return {"command": shlex.split(self.program), **options}
+        if self.program_where != "host" or self.program_file:
+            raise RecipeError("--program-where and --program-file need --program with the program's command.")
+        return None
 
 
 def _any(**options: Any) -> None:

@@ -5,6 +5,7 @@ state.py         descriptions of its state: Checkpoint, Outlook, ObservedState
 contexts.py      HasContexts, for an agent that can continue with a new prompt
 running.py       how a call becomes a result
 sandboxes.py     the sandboxes of an environment, and their usage
+workspace.py     the sandbox and folder in which an agent program works
 wrapper.py       EnvironmentWrapper, around another environment
 guest_module.py  code of a package that runs inside a sandbox
 old_names.py     members under their names in 0.2

@@ -10,6 +10,7 @@ from agentgym.environment.old_names import OldNames, adopt_old_overrides
 from agentgym.environment.running import run_call
 from agentgym.environment.sandboxes import EnvironmentSandboxes
 from agentgym.environment.state import Checkpoint, Outlook
+from agentgym.environment.workspace import Workspace
 from agentgym.errors import SandboxUnavailable
 from agentgym.messages import Call, Message, Result
 from agentgym.sandbox import Backend, Sandbox, Snapshot
@@ -99,6 +100,13 @@ class Environment(OldNames):
     async def outlook(self) -> Outlook | None:
         """Return how the task can still end from here, for stop rules (see `RolloutConfig.stop_if`)."""
         return None
+
+    async def workspace(self) -> Workspace | None:
+        """Return where an agent program works after the reset; None if programs cannot work here.
+
+        By default it is /work of the default sandbox, once that is open, without a tool that hands in.
+        """
+        return None if self.sandboxes.default is None else Workspace(self.sandboxes.default)
 
     async def checkpoint(self) -> Checkpoint | None:
         """Return a checkpoint of the current state; None if the state cannot be captured."""

@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 from agentgym.environment.contexts import ContextChange, HasContexts, changes_context, take_context_change
 from agentgym.environment.contract import Environment
 from agentgym.environment.state import Checkpoint, Outlook
+from agentgym.environment.workspace import Workspace
 from agentgym.errors import AgentGymError
 from agentgym.messages import Call, Result, ResultStatus
+from agentgym.sandbox import Backend
 from agentgym.task.definition import Task
 
 
@@ -35,7 +37,15 @@ class EnvironmentWrapper(HasContexts, Environment):
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self.tools, self.reward = environment.tools, environment.reward
-        self.backend, self.sandboxes = environment.backend, environment.sandboxes
+        self.sandboxes = environment.sandboxes
+
+    @property
+    def backend(self) -> Backend | None:
+        return self._environment.backend
+
+    @backend.setter
+    def backend(self, backend: Backend | None) -> None:
+        self._environment.backend = backend
 
     @property
     def ended(self) -> bool:
@@ -69,6 +79,9 @@ class EnvironmentWrapper(HasContexts, Environment):
 
     async def potential(self) -> float | None:
         return await self._environment.potential()
+
+    async def workspace(self) -> Workspace | None:
+        return await self._environment.workspace()
 
     async def outlook(self) -> Outlook | None:
         return await self._environment.outlook()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from agentgym.errors import RecipeError
 from agentgym.policy.contract import Policy
@@ -114,13 +114,14 @@ def engine_of(
     address: str | None = None,
     nodes: int | None = None,
     backend: str | None = None,
-    program: Sequence[str] = (),
+    program: Mapping[str, Any] | Sequence[str] | None = None,
 ) -> Engine | None:
     """Create the engine that a recipe or the command line names; None for this process.
 
     Args:
         address, nodes: the address and the number of nodes of the engine's cluster.
-        program: command of a program that plays each episode, through the engine `gateway`.
+        program: a program that plays each episode, through the engine `gateway`: its command, or the arguments of
+            AgentProgram.
         backend: the backend whose sandboxes must work on every node; None if no sandboxes are needed.
     Raises: UnknownNameError; RecipeError for an address or a number of nodes without a cluster, and for a program
         with a cluster.

@@ -309,6 +309,9 @@ class Sandbox(Protocol):
 class Backend(Protocol):
     """Creates sandboxes. One instance serves a whole process, any number of tasks and event loops.
 
+    A backend whose sandboxes can relay connections to one address of the host has the attribute `has_relay` = True, and
+    its sandboxes the method `relay(address)`, which returns the address to connect to inside. Both are optional.
+
     Attributes:
         name: the registered name, for example `namespaces`.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
+from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, Workspace, tool
 
 from .transcript import transcript
 from .workbench import RUN_S, Workbench, files_of
@@ -65,6 +65,9 @@ class CodeBash(Environment):
     async def state_key(self) -> str | None:
         """Hash of all files; the shell's state is in one of them."""
         return await self._bench.state_key()
+
+    async def workspace(self) -> Workspace | None:
+        return await self._bench.workspace("done")
 
     async def checkpoint(self) -> Checkpoint | None:
         return await self._bench.checkpoint()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
+from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, Workspace, tool
 
 from .transcript import cut, report, transcript
 from .workbench import RUN_S, Workbench, assertions_of, checked_path, files_of, text_of
@@ -123,6 +123,9 @@ class CodeFiles(Environment):
     async def state_key(self) -> str | None:
         """Hash of all files, including those in /tmp."""
         return await self._bench.state_key()
+
+    async def workspace(self) -> Workspace | None:
+        return await self._bench.workspace("submit")
 
     async def checkpoint(self) -> Checkpoint | None:
         return await self._bench.checkpoint()

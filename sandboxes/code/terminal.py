@@ -24,6 +24,7 @@ from agentgym import (
     Task,
     TaskError,
     ToolError,
+    Workspace,
     tool,
 )
 from agentgym.sandbox import Sandbox, Snapshot
@@ -90,6 +91,9 @@ class CodeTerminal(Environment):
     async def state_key(self) -> str | None:
         """Hash of all files, which include the shell's state, and of the results seen."""
         return self._observed.key((await self._shell.snapshot()).id)
+
+    async def workspace(self) -> Workspace | None:
+        return Workspace(self._shell, self._folder.plan.workdir, "done")
 
     async def checkpoint(self) -> Checkpoint | None:
         return Checkpoint({**self._observed.data(), "spent_s": self._spent_s}, await self._shell.snapshot())

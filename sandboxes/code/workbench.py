@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import Checkpoint, Environment, GuestModule, SandboxSpec, Task, TaskError, ToolError
+from agentgym import Checkpoint, Environment, GuestModule, SandboxSpec, Task, TaskError, ToolError, Workspace
 from agentgym.sandbox import ExecResult, Sandbox
 
 from .transcript import last_lines
@@ -47,6 +47,7 @@ class Workbench:
         self._snapshot = checkpoint.snapshot if checkpoint else None
         self._sandbox: Sandbox | None = None
         self._opening = asyncio.Lock()
+        self._is_shared = False  # a program changes the files whenever it likes
         given = json.dumps(self._files, sort_keys=True).encode()
         self._key: str | None = checkpoint.data["key"] if checkpoint else hashlib.sha256(given).hexdigest()[:32]
 
@@ -114,9 +115,14 @@ class Workbench:
             raise ToolError(f"The files cannot be handed in: {result.stderr.decode('utf-8', 'replace')[-300:].strip()}")
         return f"{_SUBMITTED} {result.text.strip()}"
 
+    async def workspace(self, hand_in: str) -> Workspace:
+        """Return the workspace of an agent program: /work. `hand_in`: the tool that hands the files in."""
+        self._is_shared = True
+        return Workspace(await self.sandbox(), hand_in=hand_in)
+
     async def state_key(self) -> str:
         """Return a hash of the files; before the sandbox is opened, of the task's own files."""
-        if self._key is None:
+        if self._key is None or self._is_shared:
             self._key = (await (await self.sandbox()).snapshot()).id[:32]
         return self._key
 
@@ -125,7 +131,7 @@ class Workbench:
         if self._sandbox is None:
             return Checkpoint({**data, "key": self._key}, self._snapshot)
         snapshot = await self._sandbox.snapshot()
-        self._key = self._key or snapshot.id[:32]
+        self._key = snapshot.id[:32] if self._is_shared or self._key is None else self._key
         return Checkpoint({**data, "key": self._key}, snapshot)
 
 

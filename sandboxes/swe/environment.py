@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any
 
 from agentgym import (
@@ -19,6 +21,7 @@ from agentgym import (
     Task,
     TaskError,
     ToolError,
+    Workspace,
     tool,
 )
 from agentgym.sandbox import Sandbox, Snapshot, rootfs
@@ -27,7 +30,7 @@ from .commands import run_command
 from .parameters import RepositoryParameters, repository_named, repository_of
 from .patch import make_patch
 from .projects import COPY_BUILT, lock_project, source_folders
-from .repository import QUIET, ROOT, apply_patch, import_path, in_environment, prepared
+from .repository import PREFIX, QUIET, ROOT, apply_patch, import_path, in_environment, prepared
 from .runners import RUNNERS, SuiteRunner
 from .sources import PINNED, fetch
 from .wheels import HERE
@@ -144,6 +147,10 @@ class SweEdit(Environment):
     async def state_key(self) -> str | None:
         """Return a hash of all files and of every result seen so far, in any order."""
         return self._observed.key((await self._sandbox.snapshot()).id)
+
+    async def workspace(self) -> Workspace | None:
+        variables = {**QUIET, "PYTHONPATH": import_path(self._task.path)}
+        return Workspace(self._sandbox, f"/work/{ROOT}", "submit", variables, (f"/work/{PREFIX}/bin",))
 
     async def checkpoint(self) -> Checkpoint | None:
         return Checkpoint({**self._observed.data(), "submits": self._submits}, await self._sandbox.snapshot())
@@ -390,9 +397,4 @@ def _not_once(path: str, text: str, old: str, count: int) -> str:
 
 
 def _positions(text: str, old: str) -> list[int]:
-    positions: list[int] = []
-    position = text.find(old)
-    while position >= 0 and len(positions) < 8:
-        positions.append(position)
-        position = text.find(old, position + 1)
-    return positions
+    return [match.start() for match in islice(re.finditer(f"(?={re.escape(old)})", text), 8)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, cast
@@ -28,7 +28,8 @@ class PolicyGateway:
     one run at a time.
 
     Args:
-        program: run for each episode. None lets clients take episodes: `POST /episodes` with one of `tokens`.
+        program: run for each episode: an AgentProgram, its arguments, or a command alone. None lets clients take
+            episodes: `POST /episodes` with one of `tokens`.
         tokens: the tokens of clients that take episodes, each at least 16 characters long.
         host, port: where to listen; port 0 takes any free one.
         silence_s: an episode without a request for this long is ended, and scored as it is. An episode without
@@ -41,7 +42,7 @@ class PolicyGateway:
 
     def __init__(
         self,
-        program: AgentProgram | Sequence[str] | None = None,
+        program: AgentProgram | Mapping[str, Any] | Sequence[str] | None = None,
         *,
         tokens: Sequence[str] = (),
         host: str = LOOPBACK,
@@ -50,9 +51,7 @@ class PolicyGateway:
         max_connections: int = 1024,
     ) -> None:
         check_installed()
-        self._program = (
-            program if program is None or isinstance(program, AgentProgram) else AgentProgram(tuple(program))
-        )
+        self._program = AgentProgram.of(program)
         self._tokens, self._silence_s, self._max_connections = tuple(tokens), silence_s, max_connections
         self._host, self._port = host, port
         self._listening: socket.socket | None = None
@@ -152,8 +151,10 @@ class ProgramPlayer(LocalPlayer):
         self._sessions, self._silence_s = sessions, silence_s
 
     def episode(self, job: EpisodeJob, policy: Policy) -> Episode:
-        """Return the episode of a job."""
+        """Return the episode of a job. Raises: AgentGymError if the program cannot play in its environment."""
+        sessions = self._sessions
+        sessions.check(self._episodes.config.environments, job.trajectory.task)
         episode = super().episode(job, policy)
         policy.episode_ended(job.trajectory.id)  # else the policy's batches would wait for a program that thinks
-        episode.make_loop = partial(ProgramLoop, self._sessions.connect, self._silence_s)
+        episode.make_loop = partial(ProgramLoop, sessions.connect, self._silence_s, sessions.agent_has_key)
         return episode

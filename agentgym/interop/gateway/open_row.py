@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.rollout.conversation import Conversation
 from agentgym.trajectory.turn import Turn
 
-from .chat import Answer, Key
+from .chat import Answer, Key, is_call_of
 
 UNKNOWN_RESULT = "[the program did not say what came of this call]"
 
@@ -73,3 +73,19 @@ def _result(call: Call, message: Message | None, executed: Result | None) -> Res
         content = message.content if message else UNKNOWN_RESULT
         return Result(content, ResultStatus.BY_PROGRAM, call.name, call.id)
     return executed
+
+
+def latest_row(rows: Iterable[OpenRow]) -> OpenRow | None:
+    """Return the row with the latest turn whose observation is not known; None without any."""
+    return max((row for row in rows if row.turn), key=lambda row: row.turn.index if row.turn else -1, default=None)
+
+
+def row_of_call(rows: Sequence[OpenRow], name: str, arguments: dict[str, Any]) -> OpenRow | None:
+    """Return the row whose last message made a call, else the one with the latest turn; None without any."""
+    holding = [
+        row
+        for row in rows
+        for call in (row.turn.calls if row.turn else ())
+        if is_call_of(call, name, arguments) and call.id not in {own.id for own, _ in row.executed}
+    ]
+    return latest_row(holding) or latest_row(rows)

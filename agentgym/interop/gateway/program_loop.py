@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
 from agentgym.cluster.served_episodes import ServerRefusal
-from agentgym.errors import ContextFull, PolicyError, SandboxExhausted
+from agentgym.environment.contract import Environment
+from agentgym.errors import ContextFull, PolicyError, RequestsRefused, SandboxExhausted
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.policy.contract import Policy
 from agentgym.rollout.budgets import EpisodeOver
@@ -18,14 +19,13 @@ from agentgym.rollout.play_loop import PlayLoop
 from agentgym.trajectory import Row
 from agentgym.trajectory.record import Trajectory
 
+from .batch_wait import BatchWait
 from .chat import Answer, AnsweredRequest, Chat, Key, invalid, is_call_of, key_of, keys_of
-from .open_row import OpenRow
+from .open_row import OpenRow, latest_row, row_of_call
 from .refusals import Refusals
 
 MAX_WAITING = 16
 """The maximum open requests and calls of one episode."""
-IDLE_S = 0.5
-"""How long a policy's batches wait for a program's next request."""
 T = TypeVar("T")
 
 
@@ -35,11 +35,16 @@ class ProgramLoop(PlayLoop):
     Args:
         connect: entered with this loop after the environment's reset: from then on requests may arrive.
         silence_s: an episode without a request for this long ends.
+        agent_has_key: whether the agent's own commands can send requests too; see Refusals.
         arguments: the arguments of PlayLoop.
     """
 
     def __init__(
-        self, connect: Callable[[ProgramLoop], AbstractAsyncContextManager[None]], silence_s: float, *arguments: Any
+        self,
+        connect: Callable[[ProgramLoop], AbstractAsyncContextManager[None]],
+        silence_s: float,
+        agent_has_key: bool,
+        *arguments: Any,
     ) -> None:
         super().__init__(*arguments)
         self._connect, self._silence_s = connect, silence_s
@@ -52,10 +57,9 @@ class ProgramLoop(PlayLoop):
         self._turns_played = 0
         self._last_asked = 0.0
         self.answered: dict[str, AnsweredRequest] = {}  # by the id of the answer
-        self._refusals = Refusals()
+        self._refusals = Refusals(agent_has_key)
         self._written = 0
-        self._idle: asyncio.TimerHandle | None = None
-        self._is_waited_for = False
+        self._batch_wait = BatchWait(self._policy, self._trajectory.id)
         self._task_messages: Sequence[Message] = ()
 
     @property
@@ -69,12 +73,22 @@ class ProgramLoop(PlayLoop):
         return self._contexts.read_tools(self._environment.unwrapped).schemas
 
     @property
+    def environment(self) -> Environment:
+        """The environment, inside its wrappers."""
+        return self._environment.current
+
+    @property
     def policy(self) -> Policy:
         return self._policy
 
     @property
     def trajectory(self) -> Trajectory:
         return self._trajectory
+
+    @property
+    def refused(self) -> RequestsRefused | None:
+        """The failure of an episode whose program ends now, if its last request was refused for what we lack."""
+        return None if self._refusals.last is None else self._refusals.failure()
 
     def end(self, reason: StopReason) -> None:
         """End the episode, if it is not over."""
@@ -87,10 +101,25 @@ class ProgramLoop(PlayLoop):
             self._over.set_exception(error)
 
     def note_refused(self, refused: ServerRefusal) -> None:
-        """Note that a request was refused. Too many refusals fail the episode."""
-        self._refusals.note(refused)
-        if self._refusals.are_too_many:
+        """Note that a request was refused. Too many refusals end the episode: it fails, unless the agent sent them."""
+        self._refusals.note(refused, has_acted=bool(self._trajectory.turns))
+        if self._refusals.are_too_many and self._refusals.last is not None:
             self.fail(self._refusals.failure())
+        elif self._refusals.are_too_many:
+            self.end(StopReason.ENVIRONMENT)
+
+    async def hand_in(self, tool: str) -> None:
+        """Call the tool that hands in the files of a program that has ended. If that ends the episode, end it."""
+        async with self._one_turn:
+            row = latest_row(self._rows)
+            if row is None or row.turn is None or self._over.done():
+                return
+            call = Call(tool, {}, f"own_{row.turn.index}_{len(row.executed)}")
+            self._retries.doing = ("handing in the files with the tool {!r}", tool)
+            result = await self._environment.current.call(call)
+            row.executed.append((call, result))
+            if result.final or self._environment.current.ended:
+                self.end(StopReason.ANSWERED)
 
     def note_program(self, **data: Any) -> None:
         """Record data about the program in the provenance."""
@@ -117,8 +146,10 @@ class ProgramLoop(PlayLoop):
             for task in self._work:
                 task.cancel()
             await asyncio.gather(*self._work, return_exceptions=True)
-            self._wait_for_this(False)
+            self._batch_wait.end()
         await self._keep_open_turn()
+        if self._refusals.count:
+            self._trajectory.provenance.extra["refused"] = self._refusals.described()
         if self._refusals.ended(reason):
             raise self._refusals.failure()
         if not self._trajectory.turns and reason not in (StopReason.CONTEXT_FULL, StopReason.MAX_TOKENS):
@@ -211,25 +242,8 @@ class ProgramLoop(PlayLoop):
     async def _one_after_another(self, chat: Chat) -> Answer:
         async with self._one_turn:
             self._check_open()
-            self._wait_for_this(True)
-            try:
+            with self._batch_wait:
                 return await self._answer(chat)
-            finally:
-                loop = asyncio.get_running_loop()
-                self._idle = loop.call_later(IDLE_S, self._wait_for_this, False)
-
-    def _wait_for_this(self, waits: bool) -> None:
-        """Set whether the policy's batches wait for this episode, as in our own loop.
-
-        They do not wait while its program starts, thinks for long, or is dead: waiting would delay other episodes.
-        """
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
-        if waits != self._is_waited_for:
-            self._is_waited_for = waits
-            tell = self._policy.episode_started if waits else self._policy.episode_ended
-            tell(self._trajectory.id)
 
     async def _answer(self, chat: Chat) -> Answer:
         keys = keys_of(chat.messages)
@@ -313,7 +327,7 @@ class ProgramLoop(PlayLoop):
 
     async def _run_tool(self, name: str, arguments: dict[str, Any]) -> Result:
         """Run a program's call, as part of the latest message that made it; otherwise as the program's own call."""
-        row = self._calling_row(name, arguments)
+        row = row_of_call(self._rows, name, arguments)
         if row is None:
             return Result("Ask the policy for a message before you call a tool.", ResultStatus.TOOL_ERROR, name)
         assert row.turn is not None
@@ -344,18 +358,6 @@ class ProgramLoop(PlayLoop):
         if result.final or self._environment.current.ended:
             self.end(StopReason.ANSWERED if result.final else StopReason.ENVIRONMENT)
         return result
-
-    def _calling_row(self, name: str, arguments: dict[str, Any]) -> OpenRow | None:
-        """Return the row whose last message made a call, else the last active row; None without any."""
-        rows = sorted((row for row in self._rows if row.turn), key=lambda row: row.turn.index if row.turn else -1)
-        holding = [
-            row
-            for row in rows
-            for call in (row.turn.calls if row.turn else ())
-            if is_call_of(call, name, arguments) and call.id not in {own.id for own, _ in row.executed}
-        ]
-        candidates = holding or rows
-        return candidates[-1] if candidates else None
 
     async def _close_turn(self, row: OpenRow, observation: Sequence[Message]) -> None:
         """Finish a turn with `_finish_turn`, even if the current request is cancelled."""
@@ -393,7 +395,6 @@ class ProgramLoop(PlayLoop):
         """Write finished turns to the ledger in order; the rest is written with the end."""
         trajectory, ledger = self._trajectory, self._config.ledger
         open_turns = {row.turn.index for row in self._rows if row.turn is not None}
-        # The last turn is written with the end.
         while ledger is not None and self._written < len(trajectory.turns) - 1 and self._written not in open_turns:
             await ledger.write_turn(trajectory, trajectory.turns[self._written])
             self._written += 1

@@ -1,121 +1,144 @@
-"""A program that plays an episode: starting it, giving it the gateway's address, and ending it."""
+"""A program that plays an episode: what it is, what it is told, and how its end ends the episode."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import tempfile
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
-from agentgym.errors import AgentGymError, PolicyError
+from agentgym.environment.contract import Environment
+from agentgym.errors import AgentGymError, PolicyError, SandboxExhausted
 from agentgym.messages import Message, StopReason
 from agentgym.text import counted
 
+from .host_program import start_on_host
+from .program_end import ProgramEnd
 from .program_loop import ProgramLoop
+from .sandbox_program import check_sandbox, start_in_sandbox
 
-LEAVE_S = 2.0
-"""The grace period between telling a program to end and killing it."""
-SHOWN_BYTES = 2000
+WHERE = ("host", "sandbox")
 
 
 @dataclass(frozen=True, slots=True)
 class AgentProgram:
     """A command that plays one episode per run.
 
-    Environment variables give it the task and the gateway: OPENAI_BASE_URL, OPENAI_API_KEY,
-    ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY, GOOGLE_GEMINI_BASE_URL, GEMINI_API_KEY, AGENTGYM_TASK (the task's text),
-    AGENTGYM_URL (the gateway) and AGENTGYM_MCP_URL (the tools). It runs with the rights of this process, in an empty
-    folder that is deleted after it.
+    Environment variables give it the task and the gateway: OPENAI_BASE_URL, OPENAI_API_KEY, ANTHROPIC_BASE_URL,
+    ANTHROPIC_API_KEY, GOOGLE_GEMINI_BASE_URL, GEMINI_API_KEY, AGENTGYM_TASK (the task's text), AGENTGYM_URL (the
+    gateway) and AGENTGYM_MCP_URL (the tools).
 
     Attributes:
-        command: the program and its arguments; `{task}` in an argument is replaced by the task's text.
-        environment: further variables. It inherits only the variables named in `_own_variables`, such as PATH.
-    Raises: AgentGymError for an empty command.
+        command: the program and its arguments; `{task}` in an argument is replaced by the task's text, and, in a
+            sandbox, `{home}` by the folder that holds `files`.
+        environment: further variables. On the host it inherits only a few variables of this process, such as PATH.
+        where: "host" runs it with the rights of this process, in an empty folder that is deleted after it; "sandbox"
+            in the episode's own sandbox, in the folder with the task's files. There the gateway is all it can reach,
+            and what it leaves is handed in when it ends.
+        files: files of this host that are copied into its home in the sandbox.
+    Raises: AgentGymError for an empty command, an unknown place, or a file that does not exist.
     """
 
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
+    where: Literal["host", "sandbox"] = "host"
+    files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.command:
             raise AgentGymError("A program needs a command, for example ('python', 'agent.py').")
+        if self.where not in WHERE:
+            raise AgentGymError(f"A program cannot run where = {self.where!r}. Choose one of {', '.join(WHERE)}.")
+        if self.files and not self.in_sandbox:
+            raise AgentGymError(
+                "A program on the host finds its files there. Leave out `files`, or set where = 'sandbox'."
+            )
+        for name in self.files:
+            if not Path(name).is_file():
+                raise AgentGymError(f"The program's file {name!r} does not exist in {Path.cwd()}. Check the path.")
+
+    @classmethod
+    def of(cls, program: AgentProgram | Mapping[str, Any] | Sequence[str] | None) -> AgentProgram | None:
+        """Return a program, from its command or its arguments. Raises: as the class."""
+        if program is None or isinstance(program, AgentProgram):
+            return program
+        options: Mapping[str, Any] = program if isinstance(program, Mapping) else {"command": list(program)}
+        frozen: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in options.items()
+        }
+        return cls(**frozen)
+
+    @property
+    def in_sandbox(self) -> bool:
+        """Return whether it runs in the episode's sandbox."""
+        return self.where == "sandbox"
+
+    def check(self, environment: Environment) -> None:
+        """Check that it can play in an environment, before any episode. Raises: AgentGymError saying what to do."""
+        if self.in_sandbox:
+            check_sandbox(environment)
 
     @asynccontextmanager
     async def running(self, loop: ProgramLoop, url: str, token: str) -> AsyncIterator[None]:
-        """Run the program for an episode; end it and its children after the block. Raises: PolicyError if it does not
-        start.
+        """Run the program for an episode; end it and its children after the block.
 
         When the program ends by itself, the episode ends: with an answer or, if the program failed, without one.
+        Raises: PolicyError if it does not start; SandboxError.
         """
         task = "\n\n".join(_words(message) for message in loop.opening)
-        with tempfile.TemporaryDirectory(prefix="agentgym-program-", ignore_cleanup_errors=True) as folder:
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    *(part.replace("{task}", task) for part in self.command),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.STDOUT,
-                    cwd=folder,
-                    env={**_own_variables(), **variables(url, token, task), **self.environment},
-                    start_new_session=True,
-                )
-            except (OSError, ValueError) as error:
-                raise PolicyError(f"The program {self.command[0]!r} cannot be started: {error}") from error
-            watching = asyncio.create_task(self._watch(process, loop))
+        command = [part.replace("{task}", task) for part in self.command]
+        if self.in_sandbox:
+            start = start_in_sandbox(loop, command, url, lambda url: self._variables(url, token, task), self.files)
+        else:
+            start = start_on_host(command, self._variables(url, token, task))
+        async with start as ended:
+            watching = asyncio.create_task(self._watch(ended, loop))
             try:
                 yield
             finally:
-                await _ended(process)
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
 
-    async def _watch(self, process: asyncio.subprocess.Process, loop: ProgramLoop) -> None:
-        """Read the program's output, keep the end of it, and end the episode when the program ends."""
-        reading = asyncio.create_task(_tail(process.stdout))
+    def _variables(self, url: str, token: str, task: str) -> dict[str, str]:
+        """Return the program's environment variables for an episode."""
+        return {
+            "OPENAI_BASE_URL": f"{url}/v1",
+            "OPENAI_API_BASE": f"{url}/v1",
+            "OPENAI_API_KEY": token,
+            "ANTHROPIC_BASE_URL": url,
+            "ANTHROPIC_API_KEY": token,
+            "GOOGLE_GEMINI_BASE_URL": url,
+            "GEMINI_API_KEY": token,
+            "AGENTGYM_URL": url,
+            "AGENTGYM_MCP_URL": f"{url}/mcp",
+            "AGENTGYM_TOKEN": token,
+            "AGENTGYM_TASK": task,
+            **self.environment,
+        }
+
+    async def _watch(self, running: asyncio.Task[ProgramEnd], loop: ProgramLoop) -> None:
+        """End the episode when the program ends; fail it if the sandbox fails, or if the program never asked."""
         try:
-            code = await process.wait()
-            await asyncio.wait({reading}, timeout=LEAVE_S)  # a child may still hold the output open
-            text = reading.result() if reading.done() else ""
-        finally:
-            reading.cancel()
-        loop.note_program(command=list(self.command), exit_code=code, output=text)
-        if loop.trajectory.turns:
-            loop.end(StopReason.ANSWERED if code == 0 else StopReason.ENVIRONMENT)
-        else:
-            loop.fail(
-                PolicyError(
-                    f"The program ended with {code} before it requested a message from the policy. Its output ended "
-                    f"with: {text!r}"
+            end = await asyncio.shield(running)
+            loop.note_program(command=list(self.command), exit_code=end.exit_code, output=end.output)
+            if not loop.trajectory.turns:
+                raise loop.refused or PolicyError(
+                    f"The program ended with {end.exit_code} before it requested a message from the policy. Its output "
+                    f"ended with: {end.output!r}"
                 )
-            )
-
-
-async def _tail(stream: asyncio.StreamReader | None) -> str:
-    """Return the end of a program's output."""
-    tail = b""
-    while stream is not None and (part := await stream.read(1 << 16)):
-        tail = (tail + part)[-SHOWN_BYTES:]
-    return tail.decode("utf-8", "replace")
-
-
-def variables(url: str, token: str, task: str) -> dict[str, str]:
-    """Return a program's environment variables."""
-    return {
-        "OPENAI_BASE_URL": f"{url}/v1",
-        "OPENAI_API_BASE": f"{url}/v1",
-        "OPENAI_API_KEY": token,
-        "ANTHROPIC_BASE_URL": url,
-        "ANTHROPIC_API_KEY": token,
-        "GOOGLE_GEMINI_BASE_URL": url,
-        "GEMINI_API_KEY": token,
-        "AGENTGYM_URL": url,
-        "AGENTGYM_MCP_URL": f"{url}/mcp",
-        "AGENTGYM_TOKEN": token,
-        "AGENTGYM_TASK": task,
-    }
+            if end.hand_in:
+                await loop.hand_in(end.hand_in)
+        except SandboxExhausted as error:  # caused by the agent, once it has acted
+            if loop.trajectory.turns:
+                loop.end(StopReason.ENVIRONMENT)
+            else:
+                loop.fail(error)
+        except Exception as error:  # noqa: BLE001  whatever it is, the episode fails with it
+            loop.fail(error)
+        else:
+            loop.end(StopReason.ANSWERED if end.exit_code == 0 else StopReason.ENVIRONMENT)
 
 
 def _words(message: Message) -> str:
@@ -123,17 +146,3 @@ def _words(message: Message) -> str:
     count = len(message.images)
     note = f"[{counted(count, 'image')}: GET {{AGENTGYM_URL}}/episode]" if count else ""
     return "\n".join(filter(None, (message.text, note)))
-
-
-def _own_variables() -> dict[str, str]:
-    names = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "OMP_NUM_THREADS")
-    return {name: os.environ[name] for name in names if name in os.environ}
-
-
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    """Tell a program and its children to end, then kill them, and wait until they are gone."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), LEAVE_S)

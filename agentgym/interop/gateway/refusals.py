@@ -1,4 +1,9 @@
-"""The refused requests of an episode: when the gateway could not do what its program asked for, the episode fails."""
+"""The refused requests of an episode: when the gateway could not do what its program asked for, the episode fails.
+
+In a sandbox, the program's key is also the agent's: a command of the agent could send a request that is refused, to
+rid itself of a bad episode. There a refusal fails the episode only before the policy's first answer, when nothing of
+the agent has run yet. A later one is recorded, and the episode is judged by what it left.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +22,27 @@ _PROGRAM_STOPPED = {StopReason.ANSWERED, StopReason.ENVIRONMENT, StopReason.TIME
 class Refusals:
     """The requests of a program that were refused.
 
+    Args:
+        agent_has_key: whether the agent's own commands can send requests too.
     Attributes:
-        count: number of refused requests. last: the refusal of the last request; None if that was answered.
+        count: number of refused requests.
+        last: the refusal that would fail the episode: of the last request, unless it may be the agent's; else None.
     """
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, agent_has_key: bool = False) -> None:
+        self._agent_has_key = agent_has_key
+        self.count, self._text = 0, ""
         self.last: ServerRefusal | None = None
 
-    def note(self, refused: ServerRefusal) -> None:
-        """Note a refusal, unless it says nothing about what the gateway can do."""
+    def note(self, refused: ServerRefusal, *, has_acted: bool) -> None:
+        """Note a refusal, unless it says nothing about what the gateway can do.
+
+        Args:
+            has_acted: whether the policy has answered a request of the episode.
+        """
         if refused.status not in _NOT_LACKING:
-            self.count, self.last = self.count + 1, refused
+            self.count, self._text = self.count + 1, str(refused)
+            self.last = None if self._agent_has_key and has_acted else refused
 
     @property
     def are_too_many(self) -> bool:
@@ -37,6 +51,10 @@ class Refusals:
     def ended(self, reason: StopReason) -> bool:
         """Return whether a program that stopped did so after a refusal: its agent had no chance."""
         return self.last is not None and reason in _PROGRAM_STOPPED
+
+    def described(self) -> dict[str, object]:
+        """Return the number of refusals and the last one, for the record."""
+        return {"count": self.count, "last": self._text[:500]}
 
     def failure(self) -> RequestsRefused:
         """Return the failure of the episode."""

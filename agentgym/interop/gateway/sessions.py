@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from agentgym.cluster.tokens import number_of
+from agentgym.rollout.environments import EnvironmentFactory
+from agentgym.task.definition import Task
 
 from .program_loop import ProgramLoop
 from .programs import AgentProgram
@@ -24,8 +26,20 @@ class Sessions:
 
     def __init__(self, program: AgentProgram | None, tokens: Sequence[str], url: str) -> None:
         self._program, self._tokens, self._url = program, tokens, url
+        self._checked: set[str] = set()
         self._open: dict[bytes, ProgramLoop] = {}
         self._unclaimed: asyncio.Queue[tuple[ProgramLoop, str]] = asyncio.Queue()
+
+    @property
+    def agent_has_key(self) -> bool:
+        """Return whether the agent's commands can read the key of their episode: those of a program in its sandbox."""
+        return self._program is not None and self._program.in_sandbox
+
+    def check(self, environments: EnvironmentFactory, task: Task) -> None:
+        """Check that the program can play in the environment of a task. Raises: AgentGymError saying what to do."""
+        if self._program is not None and self._program.in_sandbox and task.environment not in self._checked:
+            self._program.check(environments.make(task))
+            self._checked.add(task.environment)
 
     @asynccontextmanager
     async def connect(self, loop: ProgramLoop) -> AsyncIterator[None]:

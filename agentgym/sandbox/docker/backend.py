@@ -75,6 +75,7 @@ class DockerBackend:
     """Creates sandboxes as Docker containers."""
 
     name = "docker"
+    has_relay = True
 
     def __init__(
         self,
@@ -101,7 +102,7 @@ class DockerBackend:
         """Create a sandbox; see `Backend.create`."""
         with uncounted():
             guest = await self._create_guest(spec, snapshot)
-        sandbox = GuestSandbox(spec, self.name, guest, lambda: self._create_guest(spec, snapshot))
+        sandbox = GuestSandbox(spec, self.name, guest, lambda: self._create_guest(spec, snapshot), self._proxy)
         self._sandboxes.add(sandbox)
         return sandbox
 

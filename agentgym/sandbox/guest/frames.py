@@ -15,6 +15,7 @@ PREFIX = struct.Struct(">II")
 MAX_HEADER_BYTES = 65_536  # largest header of a reply; requests come from the host and are not bounded by this
 HOST_SOCKET = 3  # the descriptor of the spawner's socket to the host
 PROXY_ADDRESS = ("127.0.0.1", 3128)  # address of the host's proxy, inside a sandbox with a network
+RELAY_ADDRESS = ("127.0.0.1", 3129)  # address inside a sandbox that is relayed to one address of the host
 MAX_DATAGRAM = 1 << 17  # largest request to the spawner, in bytes
 # The interpreter will be forked: link all functions at its start, not again in each child.
 LINKED = {"LD_BIND_NOW": "1"}

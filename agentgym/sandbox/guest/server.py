@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import archive, files, frames, identity, jobs, packing, python
-from .frames import PROXY_ADDRESS
 from .metering import number_after, written_by
 from .oom_score import OomScore
 from .poller import READ, WRITE, Poller
@@ -287,7 +286,7 @@ class Guest:
         )
 
     def _listen(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        hand_over_listener(descriptors[0])
+        hand_over_listener(descriptors[0], request["port"])
         self._reply(request["id"])
 
     def _memory_kills(self) -> int:
@@ -324,15 +323,16 @@ def _read_whole(descriptor: int) -> bytes:
         return file.read()
 
 
-_PROXY_BACKLOG = 64
+_BACKLOG = 64
 
 
-def hand_over_listener(stream: int) -> None:
-    """Listen where programs expect their proxy, send the socket to the host, and keep no copy.
+def hand_over_listener(stream: int, port: int) -> None:
+    """Listen on a port of the loopback, send the socket to the host, and keep no copy.
 
-    The address stays in use while the host holds the socket: no program in the sandbox can pose as the proxy.
+    The address stays in use while the host holds the socket: no program in the sandbox can pose as the host.
     """
-    with socket.create_server(PROXY_ADDRESS, backlog=_PROXY_BACKLOG) as listener, socket.socket(fileno=stream) as host:
+    address = "127.0.0.1", port
+    with socket.create_server(address, backlog=_BACKLOG) as listener, socket.socket(fileno=stream) as host:
         try:
             socket.send_fds(host, [b"l"], [listener.fileno()])
         finally:

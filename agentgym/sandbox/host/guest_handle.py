@@ -32,9 +32,11 @@ class GuestHandle:
         missing: limits that are not enforced, each with the reason.
         image_digest: digest of the guest's image, as "sha256:..."; "" for the host's own programs.
         network: the guest's network through the proxy; None without a network.
+        relay: the guest's connections to one address of the host; None without them.
     """
 
     network: SandboxNetwork | None = None
+    relay: SandboxNetwork | None = None
     _exhausted: bool | None = None
 
     def __init__(
@@ -132,17 +134,22 @@ class GuestHandle:
         self.network = await proxy.attach(self.link, names)
         weakref.finalize(self, self.network.stop)
 
+    async def open_relay(self, proxy: Proxy, address: tuple[str, int]) -> None:
+        """Relay one address inside to one of the host. Raises: see `Proxy.relay`."""
+        self.relay = await proxy.relay(self.link, address)
+        weakref.finalize(self, self.relay.stop)
+
     async def close_network(self) -> None:
-        """End the guest's connections. Call it last: the guest may hold the socket, so it must have ended."""
-        if self.network is not None:
-            await asyncio.shield(in_thread(self.network.close))
+        """End the guest's connections. Call it last: the guest may hold the sockets, so it must have ended."""
+        for network in filter(None, (self.network, self.relay)):
+            await asyncio.shield(in_thread(network.close))
 
     def forget(self) -> None:
         """Close this forked process's copies of its parent's sockets, without ending the sandbox."""
         self.link.forget()
         self._lifeline.close()
-        if self.network is not None:
-            self.network.stop()
+        for network in filter(None, (self.network, self.relay)):
+            network.stop()
 
 
 @contextmanager

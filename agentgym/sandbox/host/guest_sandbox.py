@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from agentgym.errors import SandboxDied, SandboxExhausted
 from agentgym.sandbox import metering
 from agentgym.sandbox.contract import Connection, ExecResult, Snapshot, Usage
+from agentgym.sandbox.guest.frames import RELAY_ADDRESS
 from agentgym.sandbox.host.channel import LineChannel
 from agentgym.sandbox.host.guest_handle import GuestHandle, descriptors_available
 from agentgym.sandbox.host.replies import exec_result, file_error, names_of, usage_of, whole_number
@@ -23,6 +24,7 @@ from agentgym.sandbox.host.sessions import SessionCall, SessionLog
 from agentgym.sandbox.host.snapshots import receive_files
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link, Reply
+from agentgym.sandbox.network.proxy import Proxy
 from agentgym.sandbox.time_limit import SandboxCall, active_limits, check_not_starved, uncounted
 
 _MIB = 2**20
@@ -43,11 +45,21 @@ class GuestSandbox:
     """A sandbox with one of our guests inside. The contract's docstrings are in agentgym/sandbox/contract.py."""
 
     def __init__(
-        self, spec: SandboxSpec, backend: str, guest: GuestHandle, make_guest: Callable[[], Awaitable[GuestHandle]]
+        self,
+        spec: SandboxSpec,
+        backend: str,
+        guest: GuestHandle,
+        make_guest: Callable[[], Awaitable[GuestHandle]],
+        proxy: Proxy | None = None,
     ) -> None:
-        """Make a sandbox. `make_guest` creates another guest in the initial state of this one."""
+        """Make a sandbox.
+
+        Args:
+            make_guest: creates another guest in the initial state of this one.
+            proxy: serves its relay.
+        """
         self._spec, self._backend, self._make_guest = spec, backend, make_guest
-        self._guest = guest
+        self._guest, self._proxy = guest, proxy or Proxy()
         self._sessions: dict[str, asyncio.Lock] = {}
         self._channels: builtins.list[LineChannel] = []
         self._owner = os.getpid()
@@ -156,6 +168,13 @@ class GuestSandbox:
         self._guest = guest
         if self._closed:  # meanwhile
             await guest.close()
+
+    async def relay(self, address: tuple[str, int]) -> tuple[str, int]:
+        """Let programs inside reach one address of the host. Returns: the address to connect to inside."""
+        guest = self._current()
+        with uncounted():
+            await self._attributed(guest, guest.open_relay(self._proxy, address))
+        return RELAY_ADDRESS
 
     async def usage(self) -> Usage:
         header, _ = await self._call({"op": "usage"}, deadline_s=_GRACE_S)

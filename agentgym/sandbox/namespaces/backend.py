@@ -57,6 +57,7 @@ class NamespacesBackend:
     """Creates sandboxes from namespaces: as root, or rootless with weaker limits if the spec accepts them."""
 
     name = "namespaces"
+    has_relay = True
 
     def __init__(self, *, layers_mib: int = 2048, proxy: Proxy | None = None) -> None:
         """Args:
@@ -78,7 +79,7 @@ class NamespacesBackend:
         """Create a sandbox; see `Backend.create`."""
         with uncounted():
             guest = await self._create_guest(spec, snapshot)
-        sandbox = GuestSandbox(spec, self.name, guest, lambda: self._create_guest(spec, snapshot))
+        sandbox = GuestSandbox(spec, self.name, guest, lambda: self._create_guest(spec, snapshot), self._proxy)
         self._sandboxes.add(sandbox)
         return sandbox
 

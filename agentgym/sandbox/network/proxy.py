@@ -15,17 +15,19 @@ import os
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Literal, Protocol
 
 from agentgym.errors import SandboxDied, SandboxUnavailable
 from agentgym.sandbox.allow_list import AllowList
 from agentgym.sandbox.contract import Connection
-from agentgym.sandbox.guest.frames import PROXY_ADDRESS, receive
+from agentgym.sandbox.guest.frames import PROXY_ADDRESS, RELAY_ADDRESS, receive
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.network import addresses, exchange
 from agentgym.sandbox.network.account import Account, NetworkLimits
-from agentgym.sandbox.network.loop_thread import LoopThread
+from agentgym.sandbox.network.loop_thread import GivesWay, LoopThread
+from agentgym.sandbox.network.relay import RelayedConnection
 from agentgym.threads import in_thread
 
 _LISTEN_S = 10.0
@@ -44,6 +46,16 @@ _TRANSIENT = {
     errno.EPROTO,
 }
 _NO_LINGER = struct.pack("ii", 0, 0)
+
+
+class ServedConnection(GivesWay, Protocol):
+    """One accepted connection."""
+
+    async def run(self) -> None:
+        """Serve it to its end. Raises nothing; the caller closes the client's socket."""
+
+
+Serve = Callable[[socket.socket, Account], ServedConnection]
 
 
 class Proxy:
@@ -70,23 +82,29 @@ class Proxy:
 
         Raises: SandboxUnavailable if the guest cannot listen; SandboxDied if it does not hand over a listening socket.
         """
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            header, _ = await link.call({"op": "listen"}, deadline_s=_LISTEN_S, descriptors=[theirs.fileno()])
-            if "error" in header:
-                raise SandboxUnavailable(
-                    f"The sandbox cannot pass its proxy's socket to the host ({header.get('text')!s:.200}). Use a "
-                    "backend that shares the host's kernel, or network=False."
-                )
-            listener = await _received(ours)
-        return self.serve(listener, names)
+        return self.serve(await _handed_over(link, PROXY_ADDRESS), names)
+
+    async def relay(self, link: Link, address: tuple[str, int]) -> SandboxNetwork:
+        """Make a guest listen at RELAY_ADDRESS, and relay its connections to one address of the host, unread.
+
+        Raises: SandboxUnavailable if the guest cannot listen there; SandboxDied if it hands over no such socket.
+        """
+        listener = await _handed_over(link, RELAY_ADDRESS)
+        return self._network(listener, lambda client, account: RelayedConnection(client, account, address))
 
     def serve(self, listener: socket.socket, names: tuple[str, ...]) -> SandboxNetwork:
         """Serve a listening socket, which then belongs to the returned network."""
+        allow_list = AllowList.parse(names)
+        return self._network(
+            listener,
+            lambda client, account: exchange.Exchange(client, allow_list, account, self.resolve, self.dial),
+        )
+
+    def _network(self, listener: socket.socket, serve: Serve) -> SandboxNetwork:
         with self._lock:
             if self._thread is None or not self._thread.usable:
                 self._thread = LoopThread()
-            return SandboxNetwork(self, self._thread, listener, AllowList.parse(names))
+            return SandboxNetwork(self.limits, self._thread, listener, serve)
 
     def close(self) -> None:
         """End the thread and all connections. May be called twice; the proxy may be used again."""
@@ -97,13 +115,13 @@ class Proxy:
 
 
 class SandboxNetwork:
-    """The network of one sandbox."""
+    """The connections of one sandbox to one listening socket, each served by what `serve` makes."""
 
-    def __init__(self, proxy: Proxy, thread: LoopThread, listener: socket.socket, allow_list: AllowList) -> None:
-        self._proxy, self._thread, self._listener, self._allow_list = proxy, thread, listener, allow_list
+    def __init__(self, limits: NetworkLimits, thread: LoopThread, listener: socket.socket, serve: Serve) -> None:
+        self._thread, self._listener, self._serve_one = thread, listener, serve
         self._owner = os.getpid()
-        self._account = Account(proxy.limits, thread.processor)
-        self._connection_slots = threading.Semaphore(proxy.limits.connections)
+        self._account = Account(limits, thread.processor)
+        self._connection_slots = threading.Semaphore(limits.connections)
         self._ending = threading.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._acceptor = threading.Thread(target=self._accept, name="agentgym-network", daemon=True)
@@ -184,8 +202,7 @@ class SandboxNetwork:
 
     async def _serve(self, client: socket.socket, admitted: threading.Event) -> None:
         await self._account.pace(_READS_OF_A_CONNECTION)
-        proxy = self._proxy
-        connection = exchange.Exchange(client, self._allow_list, self._account, proxy.resolve, proxy.dial)
+        connection = self._serve_one(client, self._account)
         async with self._thread.connection_slots.hold(self, connection):
             admitted.set()
             await connection.run()
@@ -199,7 +216,21 @@ class SandboxNetwork:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-async def _received(stream: socket.socket) -> socket.socket:
+async def _handed_over(link: Link, address: tuple[str, int]) -> socket.socket:
+    """Make a guest listen at an address, and return the socket. Raises: SandboxUnavailable; SandboxDied."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        request = {"op": "listen", "port": address[1]}
+        header, _ = await link.call(request, deadline_s=_LISTEN_S, descriptors=[theirs.fileno()])
+        if "error" in header:
+            raise SandboxUnavailable(
+                f"The sandbox cannot pass a socket to the host ({header.get('text')!s:.200}). Use a backend that "
+                "shares the host's kernel, or no network and no program in the sandbox."
+            )
+        return await _received(ours, address)
+
+
+async def _received(stream: socket.socket, address: tuple[str, int]) -> socket.socket:
     """Return the listening socket that a guest has sent. Raises: SandboxDied if it sent anything else."""
     descriptors: list[int] = []
     try:
@@ -213,10 +244,10 @@ async def _received(stream: socket.socket) -> socket.socket:
             "The sandbox passed no socket for its network to the host. It may be hostile, and was closed."
         ) from error
     kind = (received.family, received.proto, received.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
-    if kind != (socket.AF_INET, socket.IPPROTO_TCP, 1) or received.getsockname() != PROXY_ADDRESS:
+    if kind != (socket.AF_INET, socket.IPPROTO_TCP, 1) or received.getsockname() != address:
         await in_thread(received.close)
         raise SandboxDied(
-            f"The sandbox passed a socket that is not bound to {PROXY_ADDRESS}. It may be hostile, and was closed."
+            f"The sandbox passed a socket that is not bound to {address}. It may be hostile, and was closed."
         )
     received.setblocking(True)
     return received

@@ -106,6 +106,7 @@ class TenantView:
 
     def __init__(self, pool: Backend, lease: Callable[..., Awaitable[Sandbox]]) -> None:
         self._pool, self._lease, self.name = pool, lease, pool.name
+        self.has_relay = getattr(pool, "has_relay", False)
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
         return await self._lease(spec, snapshot=snapshot)

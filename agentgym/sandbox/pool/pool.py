@@ -57,6 +57,7 @@ class Pool:
             if not seconds > 0:
                 raise ValueError(f"Pool({name}={seconds}) is not valid: give a number of seconds above 0.")
         self.backend, self.name = backend, f"pool of {backend.name}"
+        self.has_relay = getattr(backend, "has_relay", False)
         self._ready, self._max_alive = ready, max_alive
         self._lease_s, self._wait_s, self._idle_s = lease_s, wait_s, idle_s
         self._begin()

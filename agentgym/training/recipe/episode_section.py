@@ -73,6 +73,35 @@ class AttemptsSection(Section):
     """The weight of the success of each attempt before the last, as the component `attempt_k` of its last turn."""
 
 
+class ProgramSection(Section):
+    """A program that plays each episode (docs/how-to/programs.md). A list is its command."""
+
+    command: list[str] = []
+    """The program and its arguments. `{task}` in it is replaced by the task, `{home}` by its home in the sandbox."""
+    where: Literal["host", "sandbox"] = "host"
+    """"host" runs it with your own rights; "sandbox" beside the task's files in the sandbox of its episode."""
+    files: list[str] = []
+    """Files of this host that are copied into its home in the sandbox."""
+    environment: dict[str, str] = {}
+    """Further environment variables of the program."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _command_alone(cls, value: Any) -> Any:
+        return {"command": value} if isinstance(value, list) else value
+
+    @model_validator(mode="after")
+    def _has_command(self) -> ProgramSection:
+        if not self.command and self.model_fields_set - {"command"}:
+            raise ValueError("a program needs a command, for example command = ['codex', 'exec', '{task}']")
+        return self
+
+    @property
+    def options(self) -> dict[str, Any] | None:
+        """The arguments of AgentProgram; None without a program."""
+        return self.model_dump() if self.command else None
+
+
 class EpisodeSection(Section):
     """Budgets of an episode and how its turns are sampled."""
 
@@ -103,9 +132,9 @@ class EpisodeSection(Section):
     `docker`, and 0 for `namespaces`, whose sandboxes take milliseconds to make (docs/benchmarks.md)."""
     state_keys: bool | None = None
     """Whether turns record the environment's state key. By default they do if the estimator or an audit reads it."""
-    program: list[str] = []
-    """The command of a program that plays each episode, in training and in every measurement, instead of our own loop.
-    It asks the policy over HTTP (docs/how-to/programs.md). `{task}` in it is replaced by the task."""
+    program: ProgramSection = ProgramSection()
+    """A program that plays each episode, in training and in every measurement, instead of our own loop: its command, or
+    a table of `command`, `where`, `files` and `environment`. It asks the policy over HTTP (docs/how-to/programs.md)."""
     schedule: BudgetScheduleSection = BudgetScheduleSection()
     """Other budgets for training episodes, which change with the training step."""
     stop_if: list[str] = []

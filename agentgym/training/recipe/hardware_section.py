@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from agentgym import registry
+from agentgym.errors import RecipeError
 from agentgym.number_types import Positive
 from agentgym.options import Count, Section
 from agentgym.rollout.engine import Engine, LocalEngine, engine_of
@@ -102,11 +103,21 @@ class HardwareSection(Section):
         return device_of(self.device)
 
     def make_engine(self, episode: EpisodeSection, task_set: TaskSet) -> Engine | None:
-        """Make the engine that plays the episodes; a cluster must offer sandboxes if the tasks need them."""
-        backend = None
-        if self.engine != LocalEngine.name and episode.environment is None:
-            environments = dict.fromkeys(task.environment for task in task_set["train"])
-            if any(registry.prototype(name).sandbox is not None for name in environments):
+        """Make the engine that plays the episodes; a cluster must offer sandboxes if the tasks need them.
+
+        Raises: RecipeError for a program in the sandbox of an environment that has none.
+        """
+        backend, in_sandbox = None, episode.program.where == "sandbox"
+        if in_sandbox or (self.engine != LocalEngine.name and episode.environment is None):
+            names = [episode.environment] if episode.environment else [task.environment for task in task_set["train"]]
+            sandboxed = {name: registry.prototype(name).sandbox is not None for name in dict.fromkeys(names)}
+            if in_sandbox and not all(sandboxed.values()):
+                name = next(name for name, has_sandbox in sandboxed.items() if not has_sandbox)
+                raise RecipeError(
+                    f"The environment {name!r} has no sandbox for episode.program. Set its where to 'host', or choose "
+                    "tasks of another environment."
+                )
+            if any(sandboxed.values()):
                 backend = episode.backend or registry.DEFAULT_BACKEND
         options: dict[str, Any] = {"address": self.address, "nodes": self.nodes, "backend": backend}
-        return engine_of(self.engine, program=episode.program, **options)
+        return engine_of(self.engine, program=episode.program.options, **options)

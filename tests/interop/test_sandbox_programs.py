@@ -1,0 +1,258 @@
+"""Agent programs inside the sandbox of their episode: what they reach, what they leave, and what they try."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import socket
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from agentgym import (
+    Budgets,
+    Call,
+    EpisodeManager,
+    Message,
+    RolloutConfig,
+    ScriptedPolicy,
+    StopReason,
+    Task,
+    Trajectory,
+    load_task_set,
+)
+from agentgym.errors import AgentGymError
+from agentgym.interop.gateway.gateway import PolicyGateway
+from agentgym.interop.gateway.programs import AgentProgram
+from agentgym.interop.gateway.refusals import MAX_REFUSED
+from agentgym.testing import ByteRenderer, Counter, TargetReached
+
+pytest.importorskip("starlette")
+pytestmark = pytest.mark.needs_namespaces
+
+PROGRAMS = Path(__file__).parents[2]
+LOOP = """
+import json, os, subprocess, sys, urllib.error, urllib.request
+
+def send(path, body=None, key=os.environ["AGENTGYM_TOKEN"], url=os.environ["AGENTGYM_URL"]):
+    headers = {"Authorization": "Bearer " + key, "Content-Type": "application/json"}
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url + path, data, headers), timeout=20) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+SHELL = {"type": "function", "function": {"name": "shell", "parameters": {"type": "object", "properties": {
+    "command": {"type": "string"}}}}}
+
+def play():
+    messages = [{"role": "user", "content": sys.argv[1]}]
+    while True:
+        status, answer = send("/v1/chat/completions", {"messages": messages, "tools": [SHELL]})
+        if status != 200:
+            sys.exit(answer["error"]["message"])
+        message = answer["choices"][0]["message"]
+        messages.append(message)
+        for call in message.get("tool_calls") or sys.exit():
+            command = json.loads(call["function"]["arguments"])["command"]
+            done = subprocess.run(command, shell=True, capture_output=True, text=True)
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": done.stdout + done.stderr})
+"""
+
+
+def program(code: str = "play()", **options) -> AgentProgram:
+    return AgentProgram(("python3", "-c", LOOP + code, "{task}"), where="sandbox", **options)
+
+
+def shell(*commands: str) -> list[Message]:
+    """A script that runs the commands one after another, and then answers."""
+    calls = [Message("assistant", "", (Call("shell", {"command": command}),)) for command in commands]
+    return [*calls, Message("assistant", "Done.")]
+
+
+async def play_in_sandbox(
+    script, started: AgentProgram | None = None, *, task: Task | None = None, silence_s=60, **options
+) -> Trajectory:
+    """Play one task in its sandbox."""
+    policy = ScriptedPolicy(script, ByteRenderer())
+    budgets = Budgets(infra_retries=0, time_s=90, max_episode_tokens=100_000, **options.pop("budgets", {}))
+    engine = PolicyGateway(started or program(), silence_s=silence_s)
+    config = RolloutConfig(engine=engine, budgets=budgets, **options)
+    [trajectory] = await EpisodeManager(policy, config).collect([task or shell_task()])
+    return trajectory
+
+
+def shell_task() -> Task:
+    return load_task_set("code/shell-v1")["train"][0]
+
+
+def printed(trajectory: Trajectory, turn: int = 0) -> str:
+    """What the agent's command of a turn printed."""
+    return trajectory.turns[turn].results[0].content
+
+
+async def test_a_program_works_beside_the_tasks_files_and_is_judged_by_what_it_leaves():
+    task = shell_task()
+    trajectory = await play_in_sandbox(shell("ls; id -u; pwd; echo $HOME", task.truth["command"]))
+    assert (trajectory.error, trajectory.success) == (None, 1.0)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert printed(trajectory).split()[-3:] == ["1000", "/work", "/tmp/home"]
+    assert {path.split("/")[0] for path in task.parameters["files"]} <= set(printed(trajectory).split())
+    assert [call.name for call in trajectory.turns[-1].calls] == ["done"]
+    idle = await play_in_sandbox(shell("true"))
+    assert (idle.error, idle.success) == (None, 0.0)
+
+
+SECRET = "known-to-the-judge"
+CONNECT = """
+import socket
+for address in (("127.0.0.1", {port}), ("10.0.0.1", 80), ("1.1.1.1", 443)):
+    try:
+        socket.create_connection(address, timeout=2)
+        print("reached", address)
+    except OSError:
+        print("no way")
+"""
+
+
+async def test_it_reaches_the_gateway_and_nothing_else():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        code = CONNECT.format(port=other.getsockname()[1])
+        look = f"ls -d {PROGRAMS} {Path.home()}/.cache; touch /usr/x; cat /etc/shadow"
+        trajectory = await play_in_sandbox(shell(shlex.join(["python3", "-c", code]), look))
+    assert trajectory.error is None
+    assert printed(trajectory).split("\n")[:3] == ["no way"] * 3
+    assert printed(trajectory, 1).count("o such file") == 3
+    assert "ead-only" in printed(trajectory, 1)
+
+
+async def test_it_sees_neither_the_key_of_another_episode_nor_the_truth():
+    """Two episodes run at once; each lists every key, and looks for its truth."""
+    tasks = [
+        replace(task, truth={**task.truth, "files": {**task.truth["files"], SECRET: ""}})
+        for task in load_task_set("code/shell-v1")["train"][:2]
+    ]
+    look = "cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep ^AGENTGYM_TOKEN= | sort -u; sleep 0.2"
+    search = f"grep -rlF {SECRET} /work /tmp; grep -slF {SECRET} /proc/[0-9]*/environ"
+    policy = ScriptedPolicy(shell(look, search), ByteRenderer())
+    budgets = Budgets(infra_retries=0, max_episode_tokens=100_000)
+    config = RolloutConfig(engine=PolicyGateway(program()), budgets=budgets)
+    first, second = await EpisodeManager(policy, config).collect(tasks)
+    keys = [re.findall("^AGENTGYM_TOKEN=.*", printed(trajectory), re.MULTILINE) for trajectory in (first, second)]
+    assert [len(own) for own in keys] == [1, 1]
+    assert keys[0] != keys[1]
+    assert printed(first, 1) == ""
+
+
+async def test_a_key_is_worth_nothing_after_its_episode():
+    code = "send('/episode/end', {}); time.sleep(0.5); print(send('/v1/models')); play()"
+    trajectory = await play_in_sandbox([Message("assistant", "Hm.")] * 9, program(f"import time; {code}"))
+    assert "before it requested" in trajectory.error  # an end without a request is the program's own doing
+    code = "status, _ = send('/v1/chat/completions', {'messages': [{'role': 'user', 'content': 'a'}]})\n"
+    code += "send('/episode/end', {})\nfor _ in range(99): send('/v1/chat/completions', {'messages': []})"
+    trajectory = await play_in_sandbox([Message("assistant", "Hm.")] * 9, program(code))
+    assert (trajectory.error, trajectory.success, len(trajectory.turns)) == (None, 0.0, 1)
+
+
+REFUSED = """
+import os, urllib.request
+for _ in range({count}):
+    url, headers = os.environ["AGENTGYM_URL"] + "/v1/responses", {{"x-api-key": os.environ["AGENTGYM_TOKEN"]}}
+    request = urllib.request.Request(url, b'{{"input": [{{"type": "x_call"}}]}}', headers)
+    try:
+        urllib.request.urlopen(request)
+    except OSError as error:
+        print(error.code)
+"""
+
+
+@pytest.mark.parametrize("count", [1, MAX_REFUSED])
+async def test_an_agent_cannot_void_its_episode_by_a_request_that_is_refused(count):
+    command = shlex.join(["python3", "-c", REFUSED.format(count=count)]) + "; kill -9 $PPID"
+    trajectory = await play_in_sandbox(shell(command))
+    assert (trajectory.error, trajectory.success) == (None, 0.0)
+    assert trajectory.provenance.extra["refused"]["count"] == count
+
+
+async def test_a_refusal_of_the_programs_first_request_is_ours():
+    trajectory = await play_in_sandbox(shell("true"), program(REFUSED.format(count=1)))
+    assert "x_call" in trajectory.error
+    assert not trajectory.scored
+
+
+async def test_a_flood_of_connections_and_requests_is_bounded_and_harms_nobody():
+    code = "import socket\nheld = []\nfor _ in range(100):\n    s = socket.socket(); s.settimeout(0.05)\n"
+    code += "    held.append(s)\n    try: s.connect(('127.0.0.1', 3129))\n    except OSError: pass\nprint(len(held))"
+    task = shell_task()
+    trajectory = await play_in_sandbox(shell(shlex.join(["python3", "-c", code]), task.truth["command"]))
+    assert printed(trajectory).strip() == "100"
+    assert (trajectory.error, trajectory.success) == (None, 1.0)
+
+
+async def test_a_program_that_asks_for_ever_is_ended_by_the_budget_of_turns():
+    code = "while True: send('/v1/chat/completions', {'messages': [{'role': 'user', 'content': 'a'}]})"
+    trajectory = await play_in_sandbox([Message("assistant", "Hm.")] * 9, program(code), budgets={"max_turns": 3})
+    assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.MAX_TURNS, 3)
+
+
+async def test_a_program_that_never_asks_fails_its_episode():
+    trajectory = await play_in_sandbox(shell(), program("import time; time.sleep(60)"), silence_s=1)
+    assert "requested nothing for 1 s" in trajectory.error
+    trajectory = await play_in_sandbox(shell(), program("sys.exit('no key')"))
+    assert "ended with 1" in trajectory.error
+    assert "no key" in trajectory.error
+
+
+async def test_a_program_that_dies_is_judged_by_what_it_left():
+    command = shell_task().truth["command"]
+    trajectory = await play_in_sandbox(shell(f"{command}\nkill -9 $PPID"))
+    assert (trajectory.error, trajectory.success) == (None, 1.0)
+    assert trajectory.provenance.extra["program"]["exit_code"] == -9
+
+
+async def test_binary_output_without_end_is_cut():
+    code = "os.write(1, bytes(range(256)) * 20_000); play()"
+    trajectory = await play_in_sandbox(shell(shell_task().truth["command"]), program(code))
+    assert trajectory.success == 1.0
+    assert len(trajectory.provenance.extra["program"]["output"]) <= 4000
+
+
+async def test_memory_is_bounded_and_the_agents_own_doing():
+    trajectory = await play_in_sandbox(shell("python3 -c 'x = bytearray(10**9)'; echo $?", "true"))
+    assert trajectory.error is None
+    assert printed(trajectory).strip() != "0"
+
+
+async def test_files_of_the_host_come_along_and_a_home_is_not_handed_in(tmp_path):
+    (tmp_path / "agent.py").write_text(LOOP + "play()")
+    started = AgentProgram(("python3", "{home}/agent.py", "{task}"), where="sandbox", files=(f"{tmp_path}/agent.py",))
+    trajectory = await play_in_sandbox(shell("ls ~", shell_task().truth["command"]), started)
+    assert printed(trajectory) == "agent.py\n"
+    assert "agent.py" not in trajectory.turns[-1].results[-1].content
+    assert trajectory.success == 1.0
+
+
+def test_bad_input_is_refused_before_anything_starts(tmp_path):
+    for options, words in (
+        ({"where": "cloud"}, "Choose one of host, sandbox"),
+        ({"where": "sandbox", "files": ("gone.py",)}, "'gone.py' does not exist"),
+        ({"files": ("gone.py",)}, "where = 'sandbox'"),
+    ):
+        with pytest.raises(AgentGymError, match=re.escape(words)):
+            AgentProgram(("true",), **options)
+
+
+async def test_an_environment_without_a_sandbox_and_a_backend_without_a_relay_are_refused_once():
+    counter = Task("t", "test/counter-v1", "Count.", parameters={"target": 1}, truth=1)
+    with pytest.raises(AgentGymError, match="Counter has no sandbox for a program"):
+        await play_in_sandbox(shell(), task=counter, environment=Counter, reward=TargetReached())
+    with pytest.raises(AgentGymError, match=r"'local' cannot reach the gateway.*'namespaces' or 'docker'"):
+        await play_in_sandbox(shell(), backend=SimpleNamespace(name="local"))
+
+
+async def test_a_program_that_the_sandbox_does_not_have_is_named():
+    trajectory = await play_in_sandbox(shell(), AgentProgram(("codex", "{task}"), where="sandbox"))
+    assert "'codex' cannot be started in the sandbox" in trajectory.error
