@@ -92,7 +92,7 @@ class ProgramSection(Section):
 
     @model_validator(mode="after")
     def _has_command(self) -> ProgramSection:
-        if not self.command and self.model_fields_set - {"command"}:
+        if not self.command and self != type(self).model_construct():
             raise ValueError("a program needs a command, for example command = ['codex', 'exec', '{task}']")
         return self
 
