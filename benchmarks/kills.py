@@ -2,24 +2,26 @@
 
 An evaluation and a training are each run once undisturbed; other runs of them are killed again and again (SIGKILL, at
 random times) and started again by the same command. Episodes of the undisturbed run that another lacks are lost; turns
-that a ledger holds twice are doubled; and the evaluations, and the metrics of every step, have to be equal. Two thirds
-of the kills are the evaluation's. `--quick` kills each once. Exit status 0 if nothing was lost, doubled or changed.
+that a ledger holds twice are doubled; and the evaluations, and the metrics of every step, have to be equal: each that
+differs is printed with both values, and the folders of such a run are kept. Two thirds of the kills are the
+evaluation's. `--quick` kills each once. Exit status 0 if nothing was lost, doubled or changed.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,9 @@ SMALL = {
     "train.save_every": 1,
     "train.validate_every": 3,
     "train.validate_tasks": 4,
+    "reward.also": '["overlong"]',  # varies from the first step on, so that the weights move
+    "reward.options.overlong.limit": 128,
+    "reward.options.overlong.margin": 128,
     "evaluate.tasks": 6,
     "machine.threads": 1,
 }
@@ -107,13 +112,13 @@ def kill_and_restart(
 
 def episodes(folder: Path) -> dict[str, list[str]]:
     """Return the messages of each finished episode of a run, by id."""
-    with closing(LedgerReader(folder / "ledger.sqlite")) as reader:
+    with contextlib.closing(LedgerReader(folder / "ledger.sqlite")) as reader:
         return {name: [turn.message.written for turn in reader.load(name).turns] for name in reader.finished()}
 
 
 def doubled(folder: Path) -> int:
     """Return how many turns the ledger holds more than once: by episode and number."""
-    with closing(LedgerReader(folder / "ledger.sqlite")) as reader:
+    with contextlib.closing(LedgerReader(folder / "ledger.sqlite")) as reader:
         indices = [(name, turn.index) for name in reader.finished() for turn in reader.load(name).turns]
     return sum(count - 1 for count in Counter(indices).values())
 
@@ -130,17 +135,33 @@ def results(folder: Path) -> dict[str, Any]:
     return rows
 
 
+def differing(expected: dict[str, Any], got: dict[str, Any]) -> Iterator[str]:
+    """Describe each result that is not as `expected`: its name, and each figure with both values."""
+    for name, value in expected.items():
+        other = got.get(name)
+        if not (isinstance(value, dict) and isinstance(other, dict)):
+            if other != value:
+                yield f"{name}: {value} undisturbed, {other} killed"
+            continue
+        for figure in sorted(value.keys() | other.keys()):
+            if value.get(figure) != other.get(figure):
+                yield f"{name} {figure}: {value.get(figure)} undisturbed, {other.get(figure)} killed"
+
+
 def main() -> int:
     """Kill both, print, and return 1 if anything was lost, doubled or changed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=("evaluation", "training"), help="kill this one alone")
     parser.add_argument("--quick", action="store_true", help="one kill of each, of shorter runs")
     options = parser.parse_args()
     kills = {"evaluation": options.kills - options.kills // 3, "training": options.kills // 3}
+    if options.only:
+        kills = {"evaluation": 0, "training": 0} | {options.only: options.kills}
     limit, settings = "200", dict(SMALL)
     if options.quick:
-        kills, limit, settings = dict.fromkeys(kills, 1), "8", settings | {"train.steps": 2}
+        kills, limit, settings = {name: min(n, 1) for name, n in kills.items()}, "8", settings | {"train.steps": 2}
     subjects = [
         Subject("evaluation", ["eval", TASKS, "--policy", "oracle", "--limit", limit, "--concurrency", "2"]),
         Subject(
@@ -150,10 +171,12 @@ def main() -> int:
         ),
     ]
     table, faults = Table("run", "runs", "kills", "episodes of one", "lost", "doubled", "results"), 0
-    with tempfile.TemporaryDirectory(prefix="kills-") as scratch:
-        for subject in subjects:
+    with contextlib.ExitStack() as stack:
+        scratch = tempfile.mkdtemp(prefix="kills-")
+        stack.callback(shutil.rmtree, scratch)
+        for subject in filter(lambda subject: kills[subject.name], subjects):
             undisturbed, rng = Path(scratch) / f"{subject.name}-undisturbed", random.Random(options.seed)
-            length_s, runs, hit, lost, twice, wrong = subject.run(undisturbed), 0, 0, 0, 0, list[str]()
+            length_s, runs, hit, lost, twice, wrong = subject.run(undisturbed), 0, 0, 0, 0, 0
             expected, right = episodes(undisturbed), results(undisturbed)
             while hit < kills[subject.name]:
                 folder = Path(scratch) / f"{subject.name}-{runs}"
@@ -163,10 +186,14 @@ def main() -> int:
                 of_killed, came_to, runs = episodes(folder), results(folder), runs + 1
                 lost += len(expected.keys() - of_killed.keys())
                 twice += doubled(folder) + len(of_killed.keys() - expected.keys())
-                wrong += [name for name, value in right.items() if came_to.get(name) != value]
+                differ = list(differing(right, came_to))
+                if differ:
+                    stack.pop_all()
+                    print(*differ, f"kept: {undisturbed} and {folder}", sep="\n", flush=True)
+                wrong += len(differ)
                 print(f"{subject.name}: {hit} of {kills[subject.name]} kills in {runs} runs", flush=True)
-            faults += lost + twice + len(wrong)
-            equal = f"{len(wrong)} differ, such as {wrong[0]}" if wrong else "equal"
+            faults += lost + twice + wrong
+            equal = f"{wrong} differ" if wrong else "equal"
             table.add_row(subject.name, *map(str, (runs, hit, len(expected), lost, twice)), equal)
     Console(soft_wrap=True).print(table)
     return 1 if faults else 0

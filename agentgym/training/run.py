@@ -33,6 +33,7 @@ from agentgym.training.stages.contract import PlannedStage
 from agentgym.training.stages.measure import conclude
 from agentgym.training.stages.plan import planned_stages
 from agentgym.training.stages.starting_model import starting_learner
+from agentgym.training.stages.time_plan import time_notes
 
 
 def train(
@@ -91,21 +92,28 @@ def train(
     try:
         with tracked(recipe.track if processes.is_first else (), run.path, recipe.model_dump(mode="json"), warn) as log:
             run.listeners.append(log)
-            _run_stages(context, stages)
+            _run_stages(context, stages, resumed=resume or extend)
     finally:
         context.close()
     processes.leave_at_exit()
     return run
 
 
-def _run_stages(context: RunContext, stages: Sequence[PlannedStage]) -> None:
-    """Run the stages after the last one with a checkpoint, starting from that checkpoint."""
+def _run_stages(context: RunContext, stages: Sequence[PlannedStage], *, resumed: bool) -> None:
+    """Run the stages after the last one with a checkpoint, starting from that checkpoint.
+
+    Args:
+        resumed: whether the run began earlier. At its beginning, it says how long it will take.
+    """
     started = time.monotonic()
     is_done = context.processes.share(lambda: [stage.is_done(context) for stage in stages])
     first = len(stages) - is_done[::-1].index(True) if any(is_done) else 0
     context.processes.share(lambda: _check_earlier(context, stages[:first]))
     with silence_libraries(), context.progress:
         learner = _learner_of(context, stages[first - 1]) if first else starting_learner(context)
+        if not resumed and context.recipe.policy.path is not None:
+            for note in context.processes.share(lambda: list(time_notes(stages, context, learner))):
+                context.console.print(note, style="dim", markup=False, soft_wrap=True)
         for stage in stages[first:]:
             learner = stage.run(context, learner)
             context.processes.share(partial(stage.mark, context))

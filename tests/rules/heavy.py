@@ -61,6 +61,7 @@ HEAVY_MODULES = {
     "agentgym.sandboxes.grounding.views": "vision",
     "agentgym.testing.objectives": "train",
     "agentgym.training.stages.streaming": "train",
+    "agentgym.training.stages.time_plan": "train",
     "agentgym.training.asynchronous.stream": "train",
     "agentgym.training.monitoring.callbacks": "train",
     "agentgym.training.monitoring.start_distance": "train",
