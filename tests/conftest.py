@@ -54,11 +54,11 @@ for sent, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
         signal.signal(sent, handler)
 
 # Nothing here may depend on how fast the machine is at the moment: not an example, nor the making of one. `make test`
-# tries the same 10 examples every time, so that a change is judged by itself; `make test-all` looks for 100 new ones.
+# tries the same 5 examples every time, so that a change is judged by itself; `make test-all` looks for 100 new ones.
 hypothesis.settings.register_profile(
     "agentgym",
     deadline=None,
-    max_examples=100 if "AGENTGYM_TEST_ALL" in os.environ else 10,
+    max_examples=100 if "AGENTGYM_TEST_ALL" in os.environ else 5,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
     derandomize="AGENTGYM_TEST_ALL" not in os.environ,
 )

@@ -14,13 +14,12 @@ BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 SHORT = {
     "credit": "--groups 2 --repeats 1 --turns 4",
     "episodes": "--episodes 2 --rounds 1",
-    "gateway": "--quick",
     "intervals": "--tasks 10 --samples 1 --trials 20",
     "mcp": "--servers 2 --calls 5",
     "pool": "--backends namespaces --task-sets code/functions-v1 --episodes 2 --rounds 1 --at-once 1 --think-ms 0",
-    "warehouse": "--episodes 2 --rounds 1",
 }
 LONG = {
+    "gateway": "--quick",
     "kills": "--quick",
     "mixed_soak": "--quick",
     "training": "--rounds 1 --groups 1",
@@ -33,8 +32,9 @@ LONG = {
     "search_budget": "--quick",
     "swe": "--rounds 1 --judged 1 --episodes 2",
     "viewer": "--episodes 50 --turns 5",
+    "warehouse": "--episodes 2 --rounds 1",
 }
-"""What takes more than five seconds of a processor: run by `make test-all`."""
+"""What takes more than five seconds of a processor or has tests in tests/interop: run by `make test-all`."""
 OWN_TESTS = {
     "figures": "test_benchmark_figures.py",
     "fuzz": "sandbox/test_fuzz_targets.py",

@@ -23,12 +23,20 @@ def run(*command, **variables):
     )
 
 
-def test_a_new_package_passes_the_check_and_its_own_tests(tmp_path):
-    package, installed = tmp_path / "shop", tmp_path / "installed"
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A package as `agentgym new` writes it, installed."""
+    folder = tmp_path_factory.mktemp("shop")
+    package, installed = folder / "shop", folder / "installed"
     done = run("agentgym", "new", "environment", "acme/corner-shop", "--out", package)
     assert done.returncode == 0, done.stderr
     build = run("pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", installed, package)
     assert build.returncode == 0, build.stderr
+    return package, installed
+
+
+def test_a_new_package_passes_the_check_and_its_own_tests(shop):
+    package, installed = shop
     path = {"PYTHONPATH": str(installed)}
     checked = run("agentgym", "check", "acme/corner-shop-v1", **path)
     assert checked.returncode == 0, checked.stdout + checked.stderr
@@ -36,17 +44,6 @@ def test_a_new_package_passes_the_check_and_its_own_tests(tmp_path):
     tested = run("pytest", "-q", "-p", "no:cacheprovider", "--rootdir", package, package / "tests", **path)
     assert tested.returncode == 0, tested.stdout
     assert "3 passed" in tested.stdout
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory):
-    """A package as `agentgym new` writes it, installed, with what the template leaves to its author written."""
-    folder = tmp_path_factory.mktemp("shop")
-    package, installed = folder / "shop", folder / "installed"
-    assert run("agentgym", "new", "environment", "acme/corner-shop", "--out", package).returncode == 0
-    build = run("pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", installed, package)
-    assert build.returncode == 0, build.stderr
-    return package, installed
 
 
 @pytest.fixture
@@ -76,8 +73,14 @@ def test_the_card_and_description_of_the_template_are_not_ready(shop):
     assert "Ready." not in unready.stdout
 
 
-def test_a_card_without_sections_and_a_project_without_licence_are_not_ready(written):
+def test_a_card_without_sections_a_project_without_licence_and_a_wheel_without_files_are_named_together(written):
     package, publish = written
+    inside = package / "acme_corner_shop"
+    (inside / "stock.json").write_text("{}")
+    (inside / "data").mkdir()
+    (inside / "data" / "listed.json").write_text("{}")
+    (inside / "parts").mkdir()
+    (inside / "parts" / "__init__.py").write_text("")
     (package / "CARD.md").write_text(
         "# acme/corner-shop-v1\n**What counts as right.** The sum.\n\n**What it does not measure.**\n"
     )
@@ -87,22 +90,10 @@ def test_a_card_without_sections_and_a_project_without_licence_are_not_ready(wri
     assert unready.returncode == 1
     assert "card: CARD.md says nothing of floors, what it does not measure" in unready.stderr
     assert "licence: name one in pyproject.toml" in unready.stderr
-    unknown = run("agentgym", "publish", "--check", package)
-    assert "acme/corner-shop-v1 is not installed here" in unknown.stderr
-
-
-def test_a_wheel_without_its_data_files_and_packages_is_not_ready(written):
-    package, publish = written
-    inside = package / "acme_corner_shop"
-    (inside / "stock.json").write_text("{}")
-    (inside / "data").mkdir()
-    (inside / "data" / "listed.json").write_text("{}")
-    (inside / "parts").mkdir()
-    (inside / "parts" / "__init__.py").write_text("")
-    unready = publish()
-    assert unready.returncode == 1
     assert "the wheel lacks acme_corner_shop/parts/__init__.py, acme_corner_shop/stock.json." in unready.stderr
     assert "package-data" in unready.stderr
+    unknown = run("agentgym", "publish", "--check", package)
+    assert "acme/corner-shop-v1 is not installed here" in unknown.stderr
 
 
 def test_the_checks_play_the_wheel_and_not_the_folder(written):

@@ -191,6 +191,7 @@ def alive(pids: set[int]) -> list[int]:
     return [pid for pid in pids if Path(f"/proc/{pid}/cmdline").exists()]
 
 
+@pytest.mark.thorough  # test_ray_engine.py kills a driver with sandboxes, test_kubernetes_backend.py one with hosts
 async def test_a_driver_that_was_killed_leaves_no_host_and_no_sandbox(cluster):
     start = [sys.executable, "-c", DRIVER, cluster.address]
     driver = await asyncio.to_thread(subprocess.Popen, start, stdout=subprocess.PIPE, text=True)

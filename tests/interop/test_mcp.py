@@ -18,7 +18,6 @@ from agentgym import (
     SandboxSpec,
     ScriptedPolicy,
     Task,
-    close_backends,
     load,
     make,
     registry,
@@ -34,10 +33,8 @@ ECHO = Call("echo", {"text": "hi"})
 
 
 @pytest.fixture(autouse=True)
-async def backends_of_this_loop(monkeypatch):
+def registered_by_this_test(monkeypatch):
     monkeypatch.setattr(registry, "_registered", deepcopy({kind: {} for kind in registry.KINDS}))
-    yield
-    await close_backends()
 
 
 def task(mode: str = "good", *, server: dict | None = None, **parameters) -> Task:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from by_day import cases
 from problem_episodes import (
     BEHAVIOUR,
     EPISODES,
@@ -31,7 +32,7 @@ def outcomes_only(problem: Problem) -> Problem:
 FLIP = outcomes_only(TARGET["flip"])
 
 
-@pytest.mark.parametrize("name", BEHAVIOUR)
+@pytest.mark.parametrize("name", cases(BEHAVIOUR, by_day=("flip", "stop_or_go")))
 def test_the_critic_of_steps_predicts_the_success_of_each_prefix(name: str):
     """As the exact sum has it; in flip 0.45 at the start, and 0.4 after a search."""
     problem, names = outcomes_only(BEHAVIOUR[name]), Names()

@@ -89,6 +89,4 @@ MUTANTS = [
     Mutant(TREE, "            self._keys.add(node.key)", "            pass", BEST),
 ]
 
-mutated, test_the_tests_pass_on_the_copy, test_an_error_of_one_line_is_caught = mutant_tests(
-    MUTANTS, always=1, mark_of_copy="thorough"
-)
+mutated, test_the_tests_pass_on_the_copy, test_an_error_of_one_line_is_caught = mutant_tests(MUTANTS, always=0)

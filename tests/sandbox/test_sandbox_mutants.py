@@ -106,4 +106,4 @@ MUTANTS = [
     Mutant(STATS, "deque(maxlen=_RECENT)", "deque()", POOL),
 ]
 
-mutated, test_the_tests_pass_on_the_copy, test_an_error_of_one_line_is_caught = mutant_tests(MUTANTS, always=1)
+mutated, test_the_tests_pass_on_the_copy, test_an_error_of_one_line_is_caught = mutant_tests(MUTANTS, always=0)

@@ -205,7 +205,6 @@ async def coding():
     await environment.reset(task("agentgym/apps-code-v1"), seed=0)
     yield environment
     await environment.close()
-    await agentgym.close_backends()
 
 
 async def run(environment, code):

@@ -13,18 +13,12 @@ from PIL import Image
 from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task, Trajectory, Turn
 from agentgym.errors import JudgeError, TaskError
 from agentgym.messages import Call, Message, Result, StopReason
-from agentgym.registry import close_backends, load, load_reward, load_task_set, make
+from agentgym.registry import load, load_reward, load_task_set, make
 from agentgym.sandboxes.desktop.guest.screen import png, read_screen
 from agentgym.sandboxes.desktop.judge import TASK_OVER
 
 UNAVAILABLE = load("environments", "agentgym/desktop-v1").unavailable_reason()
 KILLED = "kill -9 $(pgrep -f guest.hub) $(pgrep Xvfb)\n"
-
-
-@pytest.fixture(autouse=True)
-async def backends_of_this_loop():
-    yield
-    await close_backends()
 
 
 def call(name, **arguments):

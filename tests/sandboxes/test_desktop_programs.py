@@ -13,7 +13,7 @@ from PIL import Image
 from agentgym import Task
 from agentgym.errors import SandboxDied, SandboxUnavailable, TaskError
 from agentgym.messages import Call
-from agentgym.registry import close_backends, load, make
+from agentgym.registry import load, make
 from agentgym.sandboxes.desktop.own_programs import READS_TREES, TREE_PACKAGES
 
 NAME = "agentgym/desktop-v2"
@@ -23,12 +23,6 @@ SHELL = {"command": ["xterm", "-T", "Console", "-e", "bash", "--norc"], "package
 EDITOR = {"command": ["mousepad", "--disable-server"], "package": "mousepad", "window": "Mousepad", "opens": True}
 
 needs_display = pytest.mark.skipif(bool(UNAVAILABLE), reason=UNAVAILABLE)
-
-
-@pytest.fixture(autouse=True)
-async def backends_of_this_loop():
-    yield
-    await close_backends()
 
 
 @pytest.fixture

@@ -68,7 +68,6 @@ async def opened(tmp_path):
     yield opened
     for environment in environments:
         await environment.close()
-    await agentgym.close_backends()
 
 
 async def call(environment, name, **arguments):

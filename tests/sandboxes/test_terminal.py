@@ -14,7 +14,7 @@ import agentgym
 from agentgym import Call, Task, load, load_task_set
 from agentgym.cli.app import app
 from agentgym.errors import TaskError
-from agentgym.registry import close_backends, load_reward
+from agentgym.registry import load_reward
 from agentgym.sandbox.rootfs.python_image import write_python_image
 from agentgym.sandboxes.code.dockerfile import parse_dockerfile, plan_of
 from agentgym.sandboxes.code.terminal_folder import TerminalFolder
@@ -40,12 +40,6 @@ def tasks(tmp_path_factory):
         write_folders(top / "folders")
         task_set = load("importers", "harbor")(top / "folders")
         yield {task.id: task for task in task_set["held_out"]}
-
-
-@pytest.fixture(autouse=True)
-async def backends_of_this_loop():
-    yield
-    await close_backends()
 
 
 async def handed_in(task: Task, *commands: str) -> str:

@@ -33,7 +33,7 @@ async def test_the_oracle_does_every_kind_of_task_and_the_imperfect_one_none(nam
     tasks = task_of_every_kind(task_set)
     assert len(tasks) == kinds
     for player, success, chosen in (
-        (task_set.oracle, 1.0, some_by_day(tasks, 4)),
+        (task_set.oracle, 1.0, some_by_day(tasks, 2)),
         (task_set.imperfect_oracle, 0.0, some_by_day(tasks[:2], 1)),
     ):
         manager = EpisodeManager(lambda task, player=player: ScriptedPolicy(player(task)), RolloutConfig(concurrency=2))

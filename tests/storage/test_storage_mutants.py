@@ -160,4 +160,4 @@ MUTANTS = [
     Mutant(JOURNAL, "except (ValueError, TypeError):", "except ValueError:", CUT),
 ]
 
-mutated, test_the_tests_pass_on_the_copy, test_an_error_of_one_line_is_caught = mutant_tests(MUTANTS, always=1)
+mutated, test_the_tests_pass_on_the_copy, test_an_error_of_one_line_is_caught = mutant_tests(MUTANTS, always=0)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, TypeVar
+
+import pytest
 
 T = TypeVar("T")
 
@@ -14,3 +16,8 @@ def some_by_day(items: Sequence[T], count: int) -> list[T]:
     if "AGENTGYM_TEST_ALL" in os.environ or count >= len(items):
         return list(items)
     return [items[number * len(items) // count] for number in range(count)]
+
+
+def cases(items: Iterable[T], *, by_day: Collection[T]) -> list[Any]:
+    """Return the cases of a test; those of items that are not named are played at night alone."""
+    return [pytest.param(item, marks=[] if item in by_day else [pytest.mark.thorough]) for item in items]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from forks import train_in_processes
 from gradient_reference import OPTIMAL_VALUE, in_float64, scores_of
 from peft import LoraConfig, get_peft_model
 
@@ -33,7 +32,6 @@ from agentgym.trajectory import Row
 TASKS = [Task(f"t{i}", "test/none-v1", prompt=f"question {i}") for i in range(2)]
 GROUP, TEMPERATURE, MAX_LENGTH, KL, RATE = 4, 0.7, 64, 0.1, 1.0
 SHAPE = {"hidden": 16, "layers": 1, "heads": 1, "kv_heads": 1}
-HEAVY = ["peft", "agentgym.training.turn_grpo", "agentgym.training.model.grpo_config"]
 Weights = dict[str, torch.Tensor]
 ROWS = [{"prompt": task.prompt, "task": i} for i, task in enumerate(TASKS) for _ in range(GROUP)]
 
@@ -201,28 +199,14 @@ def words() -> Any:
 
 
 def run_in_processes(count: int, objective: str, text: str, folder: Path) -> Weights:
-    """The same in several processes, forks of one that has imported once what they need and computed nothing yet."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(HEAVY)
-    processes = [
-        context.Process(target=_run_part, args=(rank, count, port, objective, text, folder)) for rank in range(count)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-    assert [process.exitcode for process in processes] == [0] * count
+    """The same in several processes."""
+
+    def work() -> None:
+        rank = int(os.environ["RANK"])
+        moves = run(objective, text, model_of(words()), folder, processes=Processes(rank, count))
+        if rank == 0:
+            torch.save(moves, folder / "moves.pt")
+
+    train_in_processes(count, work, folder)
     moves: Weights = torch.load(folder / "moves.pt")
     return moves
-
-
-def _run_part(rank: int, count: int, port: int, objective: str, text: str, folder: Path) -> None:
-    names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    os.environ |= {name: str(value) for name, value in names.items()}
-    torch.set_num_threads(1)
-    moves = run(objective, text, model_of(words()), folder, processes=Processes(rank, count))
-    if rank == 0:
-        torch.save(moves, folder / "moves.pt")
-    torch.distributed.destroy_process_group()

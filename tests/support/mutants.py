@@ -98,15 +98,12 @@ class MutatedPackage:
             write(path, text)
 
 
-def mutant_tests(
-    mutants: Sequence[Mutant], *, always: int, imports: Sequence[str] = (), mark_of_copy: str = "slow"
-) -> tuple[Any, Any, Any]:
+def mutant_tests(mutants: Sequence[Mutant], *, always: int, imports: Sequence[str] = ()) -> tuple[Any, Any, Any]:
     """Return a fixture and two tests for the module of a table: the tests pass on the copy, and each error is caught.
 
     Args:
-        always: how many of the errors `make test` tries.
+        always: how many of the errors `make test` tries; with 0, neither test is played by day.
         imports: what all tests import besides the package; imported once.
-        mark_of_copy: the mark of the first test.
     """
 
     @pytest.fixture(scope="module")
@@ -114,7 +111,7 @@ def mutant_tests(
         with MutatedPackage(tmp_path_factory.mktemp("mutated"), imports) as package:
             yield package
 
-    @getattr(pytest.mark, mark_of_copy)
+    @(pytest.mark.slow if always else pytest.mark.thorough)
     def test_the_tests_pass_on_the_copy(mutated: MutatedPackage) -> None:
         """Else an error would be caught by something else than itself."""
         assert mutated.passes(needed_tests(mutants, always))

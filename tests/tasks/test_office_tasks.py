@@ -15,7 +15,7 @@ from by_day import some_by_day
 from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task, Trajectory, Turn
 from agentgym.errors import JudgeError, TaskError
 from agentgym.messages import Call, Message, Result, StopReason
-from agentgym.registry import close_backends, load, load_reward, load_task_set, make
+from agentgym.registry import load, load_reward, load_task_set, make
 from agentgym.sandboxes.desktop.documents import UNREADABLE, bytes_of, cells, content_of, holds, paragraphs, pixels
 from agentgym.sandboxes.desktop.judge import TASK_OVER
 from agentgym.tasks.office.files import encoded, flipped, gnumeric, letter, rotated, xlsx
@@ -33,12 +33,6 @@ PICTURE = (2, 3, bytes(range(18)))
 @pytest.fixture(scope="module")
 def office():
     return load_task_set(NAME)
-
-
-@pytest.fixture(autouse=True)
-async def backends_of_this_loop():
-    yield
-    await close_backends()
 
 
 def one_of_each_kind(office):

@@ -8,7 +8,6 @@ from shelf import Shelf, SumIsRight, shelf_tasks
 
 from agentgym import Environment, Message, Reward, SandboxSpec, Task, tool
 from agentgym.errors import ConformanceError
-from agentgym.registry import close_backends
 from agentgym.testing import check_reward_hacks
 
 TASKS = [
@@ -20,12 +19,6 @@ TASKS = [
     )
     for n in (17, 23, 31)
 ]
-
-
-@pytest.fixture(autouse=True)
-async def backends_of_this_loop():
-    yield
-    await close_backends()
 
 
 class Runs(Environment):

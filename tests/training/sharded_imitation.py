@@ -1,11 +1,7 @@
-"""What each of two processes runs for test_sharding.py: imitation with weights in parts, unbroken and resumed.
-
-The first process writes the weights into the folder that is named, as unbroken.safetensors and resumed.safetensors.
-"""
+"""What each of two processes runs for test_sharding.py: imitation with weights in parts, unbroken and resumed."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +60,12 @@ def imitated(folder: Path, processes: Processes = ALONE, callbacks: tuple[Traine
     return full_copy
 
 
-def main() -> None:
-    folder, processes = Path(sys.argv[1]), Processes.joined("cpu")
+def imitate_in_parts(folder: Path) -> None:
+    """Write the weights of both into the folder, as unbroken.safetensors and resumed.safetensors."""
+    processes = Processes.joined("cpu")
     unbroken = imitated(folder / "unbroken", processes)
     imitated(folder / "broken", processes, (StopsOnceSaved(),))
     resumed = imitated(folder / "broken", processes)
     if processes.is_first:
         for name, model in (("unbroken", unbroken), ("resumed", resumed)):
             save_file(dict(model.named_parameters()), folder / f"{name}.safetensors")
-    processes.leave_at_exit()
-
-
-if __name__ == "__main__":
-    main()

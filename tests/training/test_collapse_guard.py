@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -179,12 +181,18 @@ def test_a_guard_section_with_a_wrong_key_is_named():
         Recipe.parse(data)
 
 
-@pytest.mark.slow
-def test_a_real_run_that_collapses_stops_at_its_last_healthy_checkpoint_and_says_why(tmp_path):
-    """A learning rate far too high: the policy forgets how to call its tools within a few steps."""
+def going_on_from(run: Path) -> dict[str, Any]:
+    """A recipe without a warm start."""
     data = recipe().model_dump(exclude_none=True)
-    data["tasks"] = {"set": PRESS}
-    data["warm_start"] |= {"steps": 240, "validate_every": 240, "imperfect_oracle": 0.5}
+    del data["warm_start"]
+    return data | {"tasks": {"set": PRESS}, "policy": {"path": str(run), "call_format": "hermes"}}
+
+
+@pytest.mark.slow
+@pytest.mark.together("users of the even policy")
+def test_a_real_run_that_collapses_stops_at_its_last_healthy_checkpoint_and_says_why(even, tmp_path):
+    """A learning rate far too high: the policy forgets how to call its tools within a few steps."""
+    data = going_on_from(even)
     data["train"] |= {"steps": 16, "save_every": 1, "keep_checkpoints": 1}
     data["train"]["optimiser"] = {"learning_rate": 0.5, "warmup_steps": 12}
     data["train"] |= {"tasks_per_step": 4, "group_size": 8}
@@ -209,11 +217,10 @@ def test_a_real_run_that_collapses_stops_at_its_last_healthy_checkpoint_and_says
 
 
 @pytest.mark.slow
-def test_a_run_can_end_with_the_weights_of_its_best_validation(tmp_path):
+@pytest.mark.together("users of the even policy")
+def test_a_run_can_end_with_the_weights_of_its_best_validation(even, tmp_path):
     """A learning rate far too high: after each step the agent solves nothing, so the first validation counts."""
-    data = recipe().model_dump(exclude_none=True)
-    data["tasks"] = {"set": PRESS}
-    data["warm_start"] |= {"steps": 240, "validate_every": 240, "imperfect_oracle": 0.5}
+    data = going_on_from(even)
     data["train"] |= {"tasks_per_step": 4, "group_size": 8, "steps": 2, "save_every": 2}
     data["train"] |= {"validate_every": 1, "validate_tasks": 4, "ends_with": "best"}
     data["train"]["optimiser"] = {"learning_rate": 0.5, "warmup_steps": 0}

@@ -129,5 +129,5 @@ MUTANTS = [
 ]
 
 mutated, test_the_tests_pass_on_the_copy, test_an_error_of_one_line_is_caught = mutant_tests(
-    MUTANTS, always=0, imports=("torch", "transformers", "trl", "peft", "datasets"), mark_of_copy="thorough"
+    MUTANTS, always=0, imports=("torch", "transformers", "trl", "peft", "datasets")
 )

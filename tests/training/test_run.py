@@ -286,14 +286,16 @@ def test_trl_options_pass_through_and_wrong_ones_are_named(tmp_path):
         execute(recipe(train__trl={"epsilom": 0.1}, warm_start__steps=1), tmp_path / "run")
 
 
-def test_reinforcement_finds_out_what_imitation_could_not(tmp_path):
+@pytest.mark.together("users of the even policy")
+def test_reinforcement_finds_out_what_imitation_could_not(even, tmp_path):
     """Both players press a button; only reward tells which is right. Success rises beyond its interval."""
     data = recipe().model_dump(exclude_none=True)
     data["tasks"] = {"set": lookup_environment.PRESS}
-    data["warm_start"] |= {"imperfect_oracle": 0.5, "steps": 320, "validate_every": 320}
+    data["policy"] = {"path": str(even), "call_format": "hermes"}
+    del data["warm_start"]
     data["train"] |= {"steps": 30, "tasks_per_step": 4, "group_size": 8, "save_every": 30}
-    data["train"]["optimiser"] = {"learning_rate": 3e-3}
-    data["evaluate"] |= {"group_size": 4}
+    data["train"]["optimiser"] = {"learning_rate": 1e-3}
+    data["evaluate"] |= {"group_size": 4, "temperature": 0.5}
     run = execute(Recipe.parse(data), tmp_path / "run")
     before, after = (Evaluation.load(run.path / f"evaluation/{when}.json").success() for when in ("before", "after"))
     assert before.value <= 0.5

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import sharded_imitation
 import torch
+from forks import train_in_processes
 from safetensors.torch import load_file
 
 
@@ -17,19 +16,10 @@ from safetensors.torch import load_file
 def folder(tmp_path_factory) -> Path:
     """What two processes left that imitated with weights in parts."""
     path = tmp_path_factory.mktemp("sharded")
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
-    done = subprocess.run(
-        [*launcher, sharded_imitation.__file__, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
+    train_in_processes(2, partial(sharded_imitation.imitate_in_parts, path), path)
     return path
 
 
-@pytest.mark.thorough
 def test_two_processes_with_parts_of_the_weights_end_with_those_of_one(folder, tmp_path):
     sharded = load_file(folder / "unbroken.safetensors")
     expected = sharded_imitation.imitated(tmp_path).state_dict()

@@ -81,7 +81,7 @@ def cut_back(folder: Path, first: str | None, label: str) -> None:
         pytest.param("rank", "rank", "none", "compared_steps", marks=pytest.mark.thorough),
         pytest.param("step_tasks", "steps", "none", None, marks=pytest.mark.thorough),
         pytest.param("generate", "new", "none", None, marks=pytest.mark.thorough),
-        ("reinforce", "practice", "practice", ""),
+        pytest.param("reinforce", "practice", "practice", "", marks=pytest.mark.thorough),  # by day in test_run.py
         pytest.param("repeat", "learn_2", "again_2", None, marks=pytest.mark.thorough),
     ],
 )
@@ -136,7 +136,7 @@ def recorded(folder: Path, label: str) -> dict[str, tuple]:
     return episodes
 
 
-@pytest.mark.parametrize("name", ["measured", "control"])
+@pytest.mark.parametrize("name", ["measured", pytest.param("control", marks=pytest.mark.thorough)])
 def test_a_measurement_that_is_killed_while_it_plays_measures_what_it_would_have(unbroken, tmp_path, name):
     folder, file = tmp_path / "run", f"evaluation/{name}.json"
     shutil.copytree(unbroken, folder)

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from staged_runs import pressing, run
 
 from agentgym.evaluation.record import Evaluation
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def even(tmp_path_factory) -> Path:
-    """A policy that has imitated both players: at most half of its episodes press the right button."""
-    folder = tmp_path_factory.mktemp("even") / "run"
-    options = {"steps": 320, "demonstrations": 64, "imperfect_oracle": 0.5, "validate_every": 1000}
-    run(pressing({"kind": "imitate", "options": options}), folder)
-    return folder
+pytestmark = [pytest.mark.slow, pytest.mark.together("users of the even policy")]
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-import lookup_environment
 import pytest
-from forked_commands import forked_commands
+from forks import train_in_processes
 from lookup_runs import RECIPE, execute, start, weights
 
+from agentgym.cli.app import app
 from agentgym.errors import RecipeError
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
@@ -46,29 +40,12 @@ def recipe() -> Recipe:
     return Recipe.parse(json.loads(json.dumps(RECIPE | CHANGES)))
 
 
-@pytest.fixture
-def launch(tmp_path) -> Iterator[Callable[..., list[subprocess.CompletedProcess[str]]]]:
-    """Run the command line in two processes, as torchrun does, which are forks of one that has imported torch once."""
-    (tmp_path / "commands").mkdir()
-    with forked_commands(tmp_path / "commands") as programs, socket.create_server(("127.0.0.1", 0)) as free:
-        shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
-        free.close()
-
-        def train(rank: int, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-            variables = {**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-            command = [programs / "agentgym", "train", *arguments, "--import", lookup_environment.__file__]
-            return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=240)
-
-        with ThreadPoolExecutor() as pool:
-            yield lambda *arguments: list(pool.map(lambda rank: train(rank, *arguments), range(2)))
-
-
-def test_two_processes_end_with_the_weights_of_one(recipe, tmp_path, launch):
+def test_two_processes_end_with_the_weights_of_one(recipe, tmp_path):
     execute(recipe, tmp_path / "one")
     (tmp_path / "recipe.toml").write_text(recipe.to_toml())
-    first, second = launch(tmp_path / "recipe.toml", "--out", tmp_path / "two")
-    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
-    assert (first.stdout + second.stdout).count("Report:") == 1
+    words = ["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "two")]
+    printed = train_in_processes(2, lambda: app(words, standalone_mode=False), tmp_path)
+    assert printed.count("Report:") == 1
     single, double = weights(tmp_path / "one"), weights(tmp_path / "two")
     assert max(float((single[name] - double[name]).abs().max()) for name in single) < 5e-6
     for row_of_one, row_of_two in zip(*(RunFolder(tmp_path / n).metrics("train") for n in ("one", "two")), strict=True):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from by_day import cases
 from problem_episodes import (
     ACTIONS,
     BEHAVIOUR,
@@ -60,7 +61,7 @@ def converged(name: str, *, corrected: bool = True, steps: int = 200) -> tuple[R
     return critic, names, recorded
 
 
-@pytest.mark.parametrize("name", TARGET)
+@pytest.mark.parametrize("name", cases(TARGET, by_day=("flip", "back_and_forth")))
 def test_values_advantages_and_gradient_of_old_turns_are_those_of_the_current_policy(name: str):
     """Every episode of the store was sampled by another policy, but in flip, whose policy has no options."""
     critic, names, _ = converged(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from by_day import cases
 from problem_episodes import (
     ACTIONS,
     BEHAVIOUR,
@@ -64,7 +65,7 @@ def every_turn(name: str, names: Names):
 STEPS = {"flip": 150, "stop_or_go": 120, "lucky_tool": 120, "back_and_forth": 250}
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", cases(STEPS, by_day=("flip", "lucky_tool")))
 def test_at_one_half_the_values_are_those_of_the_policy_that_sampled(name: str):
     """Exact Q and V of every turn of the four problems; in flip 0.65 for a search, 0.5 for an answer at once."""
     names = Names()
