@@ -36,6 +36,10 @@ class ByteRenderer:
         calls = tuple(_call(_text(piece), f"call_{number}") for number, piece in enumerate(pieces[1:]))
         return Message("assistant", _text(pieces[0]), calls)
 
+    def token_texts(self, token_ids: Sequence[int]) -> list[str]:
+        """Return the text of each token; a part of a character is U+FFFD."""
+        return [_text([token]) if token < 256 else "" for token in token_ids]
+
     def encode(self, message: Message) -> list[int]:
         ids = list(_bytes(message.written))
         for call in message.calls:

@@ -103,6 +103,7 @@ class ChatApiPolicy(Policy):
             body["seed"] = sampling.seed % 2**31  # some servers read only 32 bits
         if request.tools and self._format is None:
             body["tools"] = list(request.tools)
+        body |= _constraints_of(request, native=self._format is None)
         body = {field: value for field, value in body.items() if field not in self._omit} | self._extra
         try:
             answer = await self._endpoint.post("/chat/completions", body)
@@ -121,6 +122,12 @@ class ChatApiPolicy(Policy):
             prompt_tokens=prompt_tokens,
             completion_tokens=completion_tokens,
         )
+
+    @override
+    async def check(self, request: Request) -> None:
+        """Check a request: the API holds every constraint, unless calls are written as text. Raises: PolicyError."""
+        if self._format is not None or self._omit & _constraints_of(request, native=True).keys():
+            await super().check(request)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -148,6 +155,28 @@ class ChatApiPolicy(Policy):
             content, calls = parse_message(self._format, text, tools)
             return Message("assistant", content, calls, reasoning=reasoning, extra=extra)
         return Message("assistant", text, _calls(written.get("tool_calls")), reasoning=reasoning, extra=extra)
+
+
+def _constraints_of(request: Request, *, native: bool) -> dict[str, Any]:
+    """Return the fields that ask an API for the constraints of a request. `native`: whether it knows tools."""
+    constraints, fields = request.constraints, dict[str, Any]()
+    if constraints.stop:
+        fields["stop"] = list(constraints.stop)
+    if not native:
+        return fields
+    if request.tools and constraints.one_call:
+        fields["parallel_tool_calls"] = False
+    if constraints.tool_choice:
+        fields["tool_choice"] = "required"
+        chosen = [tool for tool in request.tools if tool["function"]["name"] in constraints.tool_choice]
+        if len(chosen) < len(request.tools):
+            fields["tools"] = chosen
+    if constraints.response_format is not None:
+        fields["response_format"] = {"type": "json_object"}
+    if constraints.response_format:
+        schema = {"name": "answer", "schema": dict(constraints.response_format)}
+        fields["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return fields
 
 
 def _calls(written: Any) -> tuple[Call, ...]:

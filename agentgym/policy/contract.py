@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -33,6 +33,32 @@ class Sampling:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """What a message must be like, as programs ask of a model's API.
+
+    Attributes:
+        stop: the message ends before the first of these texts in its speech. What follows is not sent, so a policy
+            need not stop there.
+        one_call: the message ends with its first call. A policy need not stop there either.
+        tool_choice: one of these tools must be called first; empty for no such constraint.
+        response_format: the JSON Schema of the message's text, {} for any object; None for any text.
+    """
+
+    stop: tuple[str, ...] = ()
+    one_call: bool = False
+    tool_choice: tuple[str, ...] = ()
+    response_format: Mapping[str, Any] | None = None
+
+    @property
+    def is_binding(self) -> bool:
+        """Whether only the policy can hold the constraints, see `Policy.check`."""
+        return bool(self.tool_choice) or self.response_format is not None
+
+
+FREE = Constraints()
+
+
 @dataclass(slots=True)
 class Request:
     """One request to a policy.
@@ -47,6 +73,7 @@ class Request:
         start: the first turn in the current environment: 0 unless a hook renewed the environment, for example for
             another attempt at the task.
         attempt: the conversation as if the episode had begun at `start`; None if `start` is 0.
+        constraints: what the message must be like; see `Policy.check`.
     """
 
     messages: Sequence[Message]
@@ -58,6 +85,7 @@ class Request:
     role: str = ""
     start: int = 0
     attempt: Sequence[Message] | None = None
+    constraints: Constraints = FREE
 
     def with_call_ids(self, message: Message, renderer: Renderer) -> Message:
         """Return a reply's message with the call ids of the renderer's model; unchanged if the model has none."""
@@ -151,6 +179,17 @@ class Policy:
     @property
     def running(self) -> Sequence[int]:
         return ()
+
+    async def check(self, request: Request) -> None:
+        """Check, before a request with binding constraints is sent, that the policy holds them.
+
+        Raises: PolicyError naming a constraint that it cannot hold.
+        """
+        if request.constraints.is_binding:
+            raise PolicyError(
+                f"The policy {self.name} cannot be made to call a tool, or to write JSON. Ask without tool_choice and "
+                "response_format, or sample with transformers."
+            )
 
     async def generate(self, request: Request) -> Reply:
         """Answer a request.

@@ -91,6 +91,11 @@ class PolicyPool(Policy):
             if server.reason
         }
 
+    @override
+    async def check(self, request: Request) -> None:
+        """Let a server check the constraints of a request."""
+        await (self._server_of.get(request.episode) or self._servers[0]).policy.check(request)
+
     async def generate(self, request: Request) -> Reply:
         """Sample a reply on the server of the episode. Raises: PolicyError also when no server is left."""
         server = self._server_of.get(request.episode) or self._assign(request.episode)

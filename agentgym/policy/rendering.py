@@ -142,21 +142,27 @@ class TemplateRenderer:
         between: tuple[int, bool, list[Segment]] = self._glue[roles]
         return between
 
-    def parse(self, token_ids: Sequence[int], tools: Sequence[dict[str, Any]] = ()) -> Message:
+    def parse(self, token_ids: Sequence[int], tools: Sequence[dict[str, Any]] = (), may_call: bool = True) -> Message:
         """Return the assistant message that the sampled ids encode, calls parsed. Never raises on model output.
 
         Args:
             tools: schemas that give the types of arguments, for call formats whose syntax has no types.
+            may_call: whether the text may hold calls; required JSON holds none.
         """
-        ids = list(token_ids)
-        while ids and (ids[-1] in self.end_ids or ids[-1] == self.tokenizer.pad_token_id):
+        ids, ends = list(token_ids), self.end_ids | {self.tokenizer.pad_token_id}
+        while ids and ids[-1] in ends:
             ids.pop()
         text = self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        content, calls = parse_message(self.call_format, self.begun_thought + text, tools)
+        text = self.begun_thought + text
+        content, calls = parse_message(self.call_format, text, tools) if may_call else (text, ())
         if self.begun_thought:
             thought, _, rest = content.removeprefix(self.begun_thought).partition(THOUGHTS[self.begun_thought])
             content = content if thought.strip() else rest.strip()
         return Message("assistant", content, calls)
+
+    def token_texts(self, token_ids: Sequence[int]) -> list[str]:
+        """Return the text of each token; a part of a character is U+FFFD."""
+        return [str(self.tokenizer.decode([token], skip_special_tokens=False)) for token in token_ids]
 
     def encode(self, message: Message) -> list[int]:
         """Return the ids that the agent would have sampled for this message, including the end-of-turn token."""
@@ -201,7 +207,8 @@ class TemplateRenderer:
         """
         rows = placeholders(messages)
         text = self.template.render(rows, tools)
-        if not tools or (_names_all(text, tools) and text != self.template.render(rows, [])):
+        names = (str(tool.get("function", tool).get("name", "")) for tool in tools)
+        if not tools or (all(name in text for name in names) and text != self.template.render(rows, [])):
             return text
         explanation = self.call_format.explain(tools)
         if rows and rows[0]["role"] == "system":
@@ -390,7 +397,3 @@ def _without(tokenizer: PreTrainedTokenizerFast, dropped: Any) -> Tokenizer:
                 "Save the tokenizer again by save_pretrained, which numbers added tokens without gaps."
             )
     return copy
-
-
-def _names_all(text: str, tools: Sequence[dict[str, Any]]) -> bool:
-    return all(str(tool.get("function", tool).get("name", "")) in text for tool in tools)

@@ -8,9 +8,10 @@ from typing import Any
 
 from typing_extensions import override
 
+from agentgym import strict_json
 from agentgym.errors import PolicyError, ScriptEnded
 from agentgym.messages import Message
-from agentgym.policy.contract import Policy, Renderer, Reply, Request
+from agentgym.policy.contract import FREE, Constraints, Policy, Renderer, Reply, Request
 from agentgym.task.script import TaskScript
 from agentgym.text import counted
 
@@ -49,10 +50,15 @@ class ScriptedPolicy(Policy):
             script = hashlib.sha256(repr(list(script)).encode("utf-8", "replace")).hexdigest()[:32]
         return {"name": self.name, "script": script}
 
+    @override
+    async def check(self, request: Request) -> None:
+        """Do nothing: whether a message holds the constraints of a request is seen when the script has written it."""
+
     async def generate(self, request: Request) -> Reply:
         """Return the script's next message.
 
-        Raises: ScriptEnded when a list of messages has ended; PolicyError for an answer that is not a message.
+        Raises: ScriptEnded when a list of messages has ended; PolicyError for an answer that is not a message, or does
+            not hold the constraints of the request.
         """
         script, messages = self.script, request.messages
         if request.attempt is not None and isinstance(script, TaskScript):
@@ -68,6 +74,8 @@ class ScriptedPolicy(Policy):
                 'Message("assistant", "", (Call("look", {"shelf": "a"}),)). Check that every branch has '
                 "a `return`."
             )
+        if request.constraints is not FREE and (unheld := _unheld(message, request.constraints)) is not None:
+            raise PolicyError(f"The script's message {message.text!r:.80} {unheld}, as the request demands.")
         if self.renderer is None:
             return Reply(message, policy_version=self.version)
         token_ids = self.renderer.encode(request.with_call_ids(message, self.renderer))
@@ -100,3 +108,15 @@ class ScriptedPolicy(Policy):
                 "script with a final tool, or lower Budgets.max_turns."
             )
         return script[turn]
+
+
+def _unheld(message: Message, constraints: Constraints) -> str | None:
+    """Return what a message does not do though it must; None if nothing."""
+    if constraints.tool_choice and not any(call.name in constraints.tool_choice for call in message.calls):
+        return f"does not call {' or '.join(constraints.tool_choice)}"
+    if constraints.response_format is None or message.calls:
+        return None
+    try:
+        return None if isinstance(strict_json.loads(message.text), dict) else "is not a JSON object"
+    except ValueError:
+        return "is not a JSON object"

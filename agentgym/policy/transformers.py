@@ -19,7 +19,8 @@ from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.decoding import Decoder, DecodeRequest, RowSource, fits
 from agentgym.policy.key_values import KVPrefix
 from agentgym.policy.logit_hooks import HookMaker
-from agentgym.policy.logit_hooks.contract import LogitTilt, make_hook
+from agentgym.policy.logit_hooks.constraint_hooks import ConstraintHooks
+from agentgym.policy.logit_hooks.contract import LogitHook, LogitTilt, make_hook
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.role_adapters import in_roles, role_adapters_of
 from agentgym.policy.scoring import entropy_of_top, of_chosen, score
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from agentgym.policy.merged_copy import MergedCopy
 
 
+_CALL_ENDS = set(">}])`")
+"""Characters with which calls end, in any call format."""
 _SCORED = 0
 """The value of `top` in a job that asks for log-probabilities instead of entropies."""
 
@@ -100,6 +103,7 @@ class TransformersPolicy(Policy):
                 f"logit_hook_options = {logit_hook_options} is given without a logit hook. Name one in logit_hook, or "
                 "leave the options out."
             )
+        self._constraint_hooks = ConstraintHooks(renderer, self.eos_token_ids)
         self.pad_token_id = _pad(renderer, self.eos_token_ids) if pad_token_id is None else pad_token_id
         self.context_tokens = context_tokens or getattr(model.config, "max_position_embeddings", None)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="agentgym-model")
@@ -134,14 +138,14 @@ class TransformersPolicy(Policy):
         role = self._role_of(request)
         prefix = list(request.prefix_ids or self.renderer.prompt(request.messages, request.tools))
         room = self._room(len(prefix))
-        hook = self.hook_maker(request) if self.hook_maker is not None else None
+        hook = self._hook_of(request)
         row = DecodeRequest(
             prefix,
             request.sampling,
             role=role,
             limit=request.sampling.max_tokens if room is None else min(room, request.sampling.max_tokens),
             keep=self.reuse_mib > 0 and request.episode in self._live,
-            ended=self._stop_text(),
+            ended=self._ended(request),
             hook=hook,
             tilt=hook.tilt if isinstance(hook, LogitTilt) else None,
         )
@@ -151,8 +155,9 @@ class TransformersPolicy(Policy):
         await self._sampled(row, request.episode)
         if row.left is not None and request.episode in self._live:
             self._remember(request.episode, row.left)
+        is_json = request.constraints.response_format is not None and not request.constraints.tool_choice
         return Reply(
-            message=self.renderer.parse(row.tokens, request.tools),
+            message=self.renderer.parse(row.tokens, request.tools, may_call=not is_json),
             token_ids=row.tokens,
             logprobs=row.logprobs,
             finish_reason=row.finish_reason,
@@ -281,17 +286,39 @@ class TransformersPolicy(Policy):
             )
         return self.context_tokens - used
 
-    def _stop_text(self) -> Any:
-        """Return a check for the call format's stop texts; None if the format has none."""
-        stop, tokenizer = self.renderer.call_format.stop, self.renderer.tokenizer
-        if not stop:
+    @override
+    async def check(self, request: Request) -> None:
+        """Check that the policy holds the constraints of a request. Raises: PolicyError."""
+        self._hook_of(request)
+
+    def _hook_of(self, request: Request) -> LogitHook | None:
+        """Return the hook of a request; None without one. Raises: PolicyError for constraints that it cannot hold."""
+        if self.hook_maker is None or not request.constraints.is_binding:
+            return self._constraint_hooks.hook(request) if self.hook_maker is None else self.hook_maker(request)
+        raise PolicyError(
+            f"The policy's logit hook {self._hook['logit_hook']!r} already restricts what it writes. Ask without "
+            "tool_choice and response_format, or leave the hook out."
+        )
+
+    def _ended(self, request: Request) -> Callable[[list[int]], bool] | None:
+        """Return a check for texts and calls that end a message; None if none does."""
+        constraints, tokenizer = request.constraints, self.renderer.tokenizer
+        stop = (*self.renderer.call_format.stop, *constraints.stop)
+        if not stop and not constraints.one_call:
             return None
         # in characters; a token has at least one byte, so this many tokens can hold the stop text
-        longest = max(map(len, stop))
+        longest = max(map(len, stop), default=1)
 
         def ended(tokens: list[int]) -> bool:
             tail = tokenizer.decode(tokens[-4 * longest :], skip_special_tokens=False)
-            return any(text in tail for text in stop)
+            if any(text in tail for text in self.renderer.call_format.stop):
+                return True
+            if any(text in tail for text in constraints.stop):  # perhaps in a thought or a call
+                return any(text in self.renderer.parse(tokens, request.tools).text for text in constraints.stop)
+            if not constraints.one_call or tail[-1:] not in _CALL_ENDS:
+                return False
+            calls = self.renderer.parse(tokens, request.tools).calls
+            return bool(calls) and calls[0].error is None
 
         return ended
 

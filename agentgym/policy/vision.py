@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
+from typing_extensions import override
 
 from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, images_of
 from agentgym.policy.adapters import own_model
-from agentgym.policy.contract import Reply, Request, Sampling
+from agentgym.policy.contract import Policy, Reply, Request, Sampling
 from agentgym.policy.decoding import DecodeRequest, RowSource
 from agentgym.policy.image_tokens import ImageTokens
 from agentgym.policy.rendering import TemplateRenderer
@@ -63,6 +64,11 @@ class VisionPolicy(TransformersPolicy):
         super().__init__(model, renderer, reuse_mib=0, **options)
         self._wants_kinds = "mm_token_type_ids" in inspect.signature(own_model(model).forward).parameters
 
+    @override
+    async def check(self, request: Request) -> None:
+        """Check a request: nothing restricts what this policy writes. Raises: PolicyError for binding constraints."""
+        await Policy.check(self, request)
+
     async def generate(self, request: Request) -> Reply:
         """Answer by continuing `prefix_ids`, or the rendered messages if there are none.
 
@@ -74,7 +80,7 @@ class VisionPolicy(TransformersPolicy):
         self._check(prefix, images)
         room = self._room(len(prefix))
         limit = request.sampling.max_tokens if room is None else min(room, request.sampling.max_tokens)
-        options = {"role": self._role_of(request), "ended": self._stop_text(), "images": images}
+        options: dict[str, Any] = {"role": self._role_of(request), "ended": self._ended(request), "images": images}
         row = VisionDecodeRequest(prefix, request.sampling, limit, **options)
         await self._sampled(row, request.episode)
         return Reply(

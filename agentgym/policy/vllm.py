@@ -19,7 +19,7 @@ from agentgym.policy.checkpoint import load_tokenizer
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.formats.choice import call_format_for
 from agentgym.policy.http import DEFAULT_RETRY_POLICY, JsonEndpoint, RetryPolicy
-from agentgym.policy.logit_hooks import HookMaker, LogitHook
+from agentgym.policy.logit_hooks import HermesMasks, HookMaker, LogitHook
 from agentgym.policy.logit_hooks.contract import make_hook
 from agentgym.policy.logit_hooks.served_masks import (
     check_probe,
@@ -82,6 +82,7 @@ class VllmPolicy(Policy):
         self.hook_maker = _hook_maker(self.renderer, logit_hook, logit_hook_options)
         self._hook = {"logit_hook": logit_hook, "logit_hook_options": logit_hook_options or {}}
         self._applies_masks = False  # False until checked
+        self._call_masks: HermesMasks | None = None
         self._endpoint = JsonEndpoint(
             base_url,
             retry_policy=retry_policy,
@@ -114,13 +115,13 @@ class VllmPolicy(Policy):
             "top_p": sampling.top_p,
             "logprobs": 0,
             "stop_token_ids": sorted(self.renderer.end_ids),
-            "stop": list(stop),
+            "stop": [*stop, *(() if self.renderer.begun_thought else request.constraints.stop)],
             "include_stop_str_in_output": True,
             "skip_special_tokens": False,
         }
         if sampling.seed is not None:
             body["seed"] = sampling.seed % 2**63
-        hook = self.hook_maker(request) if self.hook_maker is not None else None
+        hook = self._hook_of(request)
         images = images_of(request.messages)
         if hook is not None:
             if images:
@@ -146,6 +147,26 @@ class VllmPolicy(Policy):
             completion_tokens=len(ids),
             masks=masks,
         )
+
+    @override
+    async def check(self, request: Request) -> None:
+        """Check that the server can be made to call a tool. Raises: PolicyError, also for other constraints."""
+        if (hook := self._hook_of(request)) is not None and request.constraints.is_binding:
+            await self._check_masks(hook)
+
+    def _hook_of(self, request: Request) -> LogitHook | None:
+        """Return the hook of a request; None without one. Raises: PolicyError for constraints that it cannot hold."""
+        constraints = request.constraints
+        if not constraints.is_binding:
+            return self.hook_maker(request) if self.hook_maker is not None else None
+        if self.hook_maker is not None or not constraints.tool_choice:
+            raise PolicyError(
+                "A vLLM server cannot be made to write JSON here, nor to call a tool beside a logit hook of its own. "
+                "Ask without response_format and tool_choice, or sample with transformers."
+            )
+        if self._call_masks is None:
+            self._call_masks = HermesMasks(self.renderer, sorted(self.renderer.end_ids), hook="tool_choice")
+        return self._call_masks.hook(constraints.tool_choice, may_answer=False)
 
     async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
         """Return the natural-log probability of each continuation token after the prefix, at temperature 1."""

@@ -34,6 +34,11 @@ class GuidedPolicy(Policy):
     def identity(self) -> dict[str, Any]:
         return {**super().identity(), "learner": self.learner, "guide": self.guide, "when": self.when}
 
+    @override
+    async def check(self, request: Request) -> None:
+        """Let the guide or the learner, whichever answers, check the constraints of a request."""
+        await (self.guide if self.when(request) else self.learner).check(request)
+
     async def generate(self, request: Request) -> Reply:
         """Return the reply of the guide or the learner. Raises: as their `generate`."""
         if not self.when(request):

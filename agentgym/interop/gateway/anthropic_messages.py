@@ -8,9 +8,13 @@ from typing import Any
 
 from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.messages import ImagePart, Message
+from agentgym.policy.contract import Constraints
 
 from .api import Tools, call_of, chat_of, content_of, event_of, finish_of, tools_of
 from .chat import Answer, AnsweredRequest, Chat, invalid, list_of, object_of, text_of
+from .fields import NO_TOOLS, ToolChoice, check_fields, flag_of, response_format_of, stops_of
+
+_READ = {"messages", "system", "tools", "tool_choice", "max_tokens", "stop_sequences", "output_config", "stream"}
 
 
 class AnthropicMessages:
@@ -20,6 +24,15 @@ class AnthropicMessages:
 
     def read(self, body: Mapping[str, Any], earlier: Mapping[str, AnsweredRequest] = {}) -> Chat:
         """Read a request, which holds the whole conversation. Raises: ServerRefusal naming what cannot be read."""
+        check_fields(body, _READ)
+        config = object_of(body.get("output_config") or {}, "output_config")
+        check_fields(config, {"format"}, "output_config.")
+        given = object_of(body.get("tool_choice") or {}, "tool_choice")
+        constraints = Constraints(
+            stop=stops_of(body.get("stop_sequences"), "stop_sequences"),
+            one_call=flag_of(given.get("disable_parallel_tool_use"), "disable_parallel_tool_use", False),
+            response_format=response_format_of(config.get("format"), "output_config.format"),
+        )
         messages: list[Message] = []
         if body.get("system"):
             messages.append(Message("system", content_of(body["system"], "text", _image_source)))
@@ -30,7 +43,10 @@ class AnthropicMessages:
             named = object_of(tool, "A tool")
             if named.get("type", "custom") == "custom":  # others are run, or described, by the provider
                 tools.add({**named, "parameters": named.get("input_schema")})
-        return chat_of(body, messages, tools, body.get("max_tokens"))
+        choice = _choice_of(given)
+        return chat_of(
+            body, messages, tools, body.get("max_tokens"), choice=choice, constraints=constraints, sampling=body
+        )
 
     def _messages(self, row: Mapping[str, Any]) -> Iterator[Message]:
         """Yield our messages for one of Anthropic's. Its user message contains tool results; ours are separate."""
@@ -59,6 +75,7 @@ class AnthropicMessages:
             **self._head(answer, model),
             "content": self._content(answer),
             "stop_reason": self._stop(answer),
+            "stop_sequence": answer.stop or None,
             "usage": {"input_tokens": answer.prompt_tokens, "output_tokens": answer.completion_tokens},
         }
 
@@ -81,7 +98,7 @@ class AnthropicMessages:
                 ("content_block_stop", {}),
             ):
                 yield event_of({"type": kind, "index": index, **data}, kind)
-        stop = {"stop_reason": self._stop(answer), "stop_sequence": None}
+        stop = {"stop_reason": self._stop(answer), "stop_sequence": answer.stop or None}
         usage = {"output_tokens": answer.completion_tokens}
         yield event_of({"type": "message_delta", "delta": stop, "usage": usage}, "message_delta")
         yield event_of({"type": "message_stop"}, "message_stop")
@@ -111,8 +128,17 @@ class AnthropicMessages:
         return content
 
     def _stop(self, answer: Answer) -> str:
-        stop = finish_of(answer, "tool_use", "end_turn")
+        stop = finish_of(answer, "tool_use", "stop_sequence" if answer.stop else "end_turn")
         return {"length": "max_tokens", "content_filter": "refusal"}.get(stop, stop)
+
+
+def _choice_of(given: Mapping[str, Any]) -> ToolChoice:
+    kind = given.get("type", "auto")
+    if kind == "tool":
+        return ToolChoice(True, (text_of(given.get("name"), "The name of tool_choice"),))
+    if kind not in ("auto", "any", "none"):
+        raise invalid(f"tool_choice has the type {kind!r:.40}. Give auto, any, tool or none.")
+    return NO_TOOLS if kind == "none" else ToolChoice(required=kind == "any")
 
 
 def _image_source(part: Mapping[str, Any]) -> ImagePart:

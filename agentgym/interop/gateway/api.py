@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from agentgym import strict_json
 from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.messages import Call, Content, ImagePart, Message, Part, TextPart
+from agentgym.policy.contract import Constraints
 from agentgym.tools.arguments import replace_lone_surrogates
 
 from .chat import Answer, AnsweredRequest, Chat, ToolForm, invalid, list_of, object_of, text_of
+from .fields import ToolChoice, asked_sampling
 
 MAX_MESSAGES, MAX_TOOLS, MAX_IMAGES = 4096, 256, 64
 
@@ -41,21 +43,44 @@ class Api(Protocol):
     def error(self, refused: ServerRefusal) -> dict[str, Any]: ...
 
 
-def chat_of(body: Mapping[str, Any], messages: list[Message], tools: Tools, max_tokens: Any) -> Chat:
-    """Build a request from its parts. Raises: ServerRefusal for too many parts, or an invalid token limit."""
+def chat_of(
+    body: Mapping[str, Any],
+    messages: list[Message],
+    tools: Tools,
+    max_tokens: Any,
+    *,
+    choice: ToolChoice,
+    constraints: Constraints,
+    sampling: Mapping[str, Any],
+    logprobs: bool = False,
+) -> Chat:
+    """Build a request from its parts.
+
+    Args:
+        sampling: the object that holds the fields of sampling.
+    Raises: ServerRefusal for too many parts, an invalid token limit, or a choice of tools that there are not.
+    """
     if not messages or len(messages) > MAX_MESSAGES or len(tools.schemas) > MAX_TOOLS:
         raise invalid(f"A request must have 1 to {MAX_MESSAGES} messages and at most {MAX_TOOLS} tools.")
     if sum(len(message.images) for message in messages) > MAX_IMAGES:
         raise invalid(f"A request must have at most {MAX_IMAGES} images.")
     if max_tokens is not None and (not isinstance(max_tokens, int) or max_tokens < 1):
         raise invalid(f"The limit of an answer's tokens is {max_tokens!r:.40}. Give a whole number above 0.")
+    named = tools.names if choice.names is None else tools.policy_names(choice.names)
+    if choice.required and not named:
+        raise invalid("The request demands a call, but offers no tool. Give tools, or leave tool_choice out.")
     model = body.get("model")
-    name = model if isinstance(model, str) else ""
-    choice = body.get("tool_choice")
-    if choice == "none" or (isinstance(choice, Mapping) and choice.get("type") == "none"):
-        tools = Tools()
-    is_streamed = body.get("stream") is True
-    return Chat(tuple(messages), tuple(tools.schemas), tools.forms, max_tokens, is_streamed, model=name)
+    return Chat(
+        tuple(messages),
+        tuple(tools.schemas if choice.required else tools.only(named)),
+        tools.forms if named else {},
+        max_tokens,
+        body.get("stream") is True,
+        model=model if isinstance(model, str) else "",
+        constraints=replace(constraints, tool_choice=tuple(named)) if choice.required else constraints,
+        logprobs=logprobs,
+        asked_sampling=asked_sampling(sampling),
+    )
 
 
 @dataclass(slots=True)
@@ -75,6 +100,23 @@ class Tools:
             self.forms[form.policy_name] = form
             function = {**function, "name": form.policy_name}
         self.schemas.append(function_of(function))
+
+    @property
+    def names(self) -> list[str]:
+        """The policy's names of the tools."""
+        return [str(schema["function"]["name"]) for schema in self.schemas]
+
+    def only(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the schemas of these tools, by the policy's names."""
+        return [schema for schema in self.schemas if schema["function"]["name"] in names]
+
+    def policy_names(self, names: Sequence[str]) -> list[str]:
+        """Return the policy's names of tools that the program names. Raises: ServerRefusal if one is not offered."""
+        forms = {form.name: form.policy_name for form in self.forms.values()}
+        policy_names = [name if name in self.names else forms.get(name, "") for name in names]
+        if "" in policy_names:
+            raise invalid(f"tool_choice names {names[policy_names.index('')]!r:.80}, which is none of the tools.")
+        return policy_names
 
     def add_text_tool(self, tool: Mapping[str, Any], namespace: str = "") -> None:
         """Add a tool that takes a text, possibly in a grammar. Raises: ServerRefusal."""
@@ -151,6 +193,16 @@ def finish_of(answer: Answer, calls: str, stop: str) -> str:
     if answer.finish_reason != "stop":
         return answer.finish_reason
     return calls if answer.message.calls else stop
+
+
+def openai_tokens(answer: Answer) -> list[dict[str, Any]] | None:
+    """Return the log-probabilities of an answer's tokens in OpenAI's form; None if not requested."""
+    if answer.tokens is None:
+        return None
+    return [
+        {"token": text, "logprob": value, "bytes": list(text.encode("utf-8", "replace")), "top_logprobs": []}
+        for text, value in answer.tokens
+    ]
 
 
 def event_of(data: Mapping[str, Any], name: str = "") -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentgym.cluster.served_episodes import ServerRefusal
+from agentgym.errors import PolicyError
 from agentgym.messages import Call, Message
-from agentgym.policy.contract import FinishReason
+from agentgym.policy.contract import FREE, Constraints, FinishReason, Policy, Renderer, Reply, Request
 from agentgym.tools.arguments import replace_lone_surrogates
 
 Key = tuple[Any, ...]
@@ -45,6 +46,9 @@ class Chat:
         max_tokens: the program's own limit for the message, or None.
         stream: whether to answer as events. stream_usage: whether the events include token counts.
         model: the program's name for the model.
+        constraints: what the message must be like.
+        logprobs: whether the answer holds the log-probability of each token.
+        asked_sampling: the sampling that the program asks for; the run's is used.
         is_retry: the client says that it has sent this request before.
         instructed: whether the first message is the instructions, which hold for this request alone.
     """
@@ -56,13 +60,24 @@ class Chat:
     stream: bool = False
     stream_usage: bool = False
     model: str = ""
+    constraints: Constraints = FREE
+    logprobs: bool = False
+    asked_sampling: Mapping[str, float] = field(default_factory=dict)
     is_retry: bool = False
     instructed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The next message with token counts. `id`: unique on the server. `forms`: as in Chat."""
+    """The next message with token counts.
+
+    Attributes:
+        id: unique on the server.
+        message: as far as the program asked for it, see `as_asked`.
+        forms: as in Chat.
+        stop: the text of `Constraints.stop` before which the message ends; "" if none.
+        tokens: the text and log-probability of each sampled token; None unless the program asked for them.
+    """
 
     id: str
     message: Message
@@ -70,6 +85,8 @@ class Answer:
     prompt_tokens: int
     completion_tokens: int
     forms: Mapping[str, ToolForm] = field(default_factory=dict)
+    stop: str = ""
+    tokens: Sequence[tuple[str, float]] | None = None
 
     def calls(self) -> list[tuple[str, str, dict[str, Any]]]:
         """Return the id, name and arguments of each call; see `as_sent`."""
@@ -82,6 +99,44 @@ class AnsweredRequest:
 
     chat: Chat
     answer: Answer
+
+
+def as_asked(message: Message, constraints: Constraints) -> tuple[Message, str]:
+    """Return a message up to the first stop text, or its first call; and that stop text. The record keeps all of it."""
+    text = message.text
+    stops = [(text.index(stop), stop) for stop in constraints.stop if stop in text]
+    if stops:
+        at, stop = min(stops)
+        return Message("assistant", text[:at], reasoning=message.thought), stop
+    if constraints.one_call:
+        message = replace(message, calls=message.calls[:1])
+    return message, ""
+
+
+async def check_policy(policy: Policy, chat: Chat, episode: str) -> None:
+    """Check that a policy can answer a request as it asks. Raises: ServerRefusal."""
+    if chat.logprobs and not hasattr(policy.renderer, "token_texts"):
+        raise invalid(f"The policy {policy.name} gives no log-probabilities. Ask without logprobs.")
+    try:
+        await policy.check(Request(chat.messages, chat.tools, episode=episode, constraints=chat.constraints))
+    except PolicyError as error:
+        raise invalid(str(error)) from error
+
+
+def answer_of(identity: str, chat: Chat, reply: Reply, read: int, renderer: Renderer | None) -> Answer:
+    """Return a policy's reply as the answer to a request.
+
+    Args:
+        read: the number of tokens of the prompt; 0 if only the policy knows it.
+    """
+    token_ids, tokens = reply.token_ids or [], None
+    if chat.logprobs:
+        texts = renderer.token_texts(token_ids)  # type: ignore[union-attr]  # checked before the request was sent
+        tokens = list(zip(texts, reply.logprobs or (), strict=False))  # none if another policy wrote it
+    message, stop = as_asked(reply.message, chat.constraints)
+    finish: FinishReason = "stop" if stop else reply.finish_reason
+    written = len(token_ids) or reply.completion_tokens
+    return Answer(identity, message, finish, read or reply.prompt_tokens, written, chat.forms, stop, tokens)
 
 
 def as_sent(call: Call) -> tuple[str, dict[str, Any]]:

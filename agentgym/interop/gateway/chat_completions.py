@@ -10,9 +10,27 @@ from typing import Any
 
 from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.messages import ImagePart, Message, TextPart
+from agentgym.policy.contract import Constraints
 
-from .api import Tools, call_of, chat_of, content_of, event_of, finish_of, image_of_data, tools_of
+from .api import Tools, call_of, chat_of, content_of, event_of, finish_of, image_of_data, openai_tokens, tools_of
 from .chat import Answer, AnsweredRequest, Chat, invalid, list_of, object_of, text_input, text_of
+from .fields import check_fields, flag_of, openai_choice, response_format_of, stops_of
+
+_READ = frozenset(
+    [
+        "messages",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "max_tokens",
+        "max_completion_tokens",
+        "stop",
+        "response_format",
+        "logprobs",
+        "stream",
+        "stream_options",
+    ]
+)
 
 
 class ChatCompletions:
@@ -22,8 +40,7 @@ class ChatCompletions:
 
     def read(self, body: Mapping[str, Any], earlier: Mapping[str, AnsweredRequest] = {}) -> Chat:
         """Read a request, which holds the whole conversation. Raises: ServerRefusal naming what cannot be read."""
-        if body.get("n") not in (None, 1):
-            raise invalid("n must be 1: the server answers with one message at a time.")
+        check_fields(body, _READ)
         messages = [self._message(object_of(row, "A message")) for row in list_of(body.get("messages"), "messages")]
         tools = Tools()
         for tool in tools_of(body):
@@ -32,7 +49,21 @@ class ChatCompletions:
                 tools.add_text_tool(object_of(tool.get("custom"), "A tool"))
             elif kind == "function":
                 tools.add(object_of(tool.get("function"), "A tool"))
-        chat = chat_of(body, messages, tools, body.get("max_completion_tokens", body.get("max_tokens")))
+        constraints = Constraints(
+            stop=stops_of(body.get("stop"), "stop"),
+            one_call=not flag_of(body.get("parallel_tool_calls"), "parallel_tool_calls", True),
+            response_format=response_format_of(body.get("response_format"), "response_format"),
+        )
+        chat = chat_of(
+            body,
+            messages,
+            tools,
+            body.get("max_completion_tokens", body.get("max_tokens")),
+            choice=openai_choice(body.get("tool_choice")),
+            constraints=constraints,
+            sampling=body,
+            logprobs=flag_of(body.get("logprobs"), "logprobs", False),
+        )
         options = object_of(body.get("stream_options") or {}, "stream_options")
         return replace(chat, stream_usage=options.get("include_usage") is True)
 
@@ -66,7 +97,7 @@ class ChatCompletions:
             message["tool_calls"] = calls
         return {
             **self._head(answer, model, "chat.completion"),
-            "choices": [{"index": 0, "message": message, "finish_reason": finish_of(answer, "tool_calls", "stop")}],
+            "choices": [{**self._choice(answer), "message": message, "finish_reason": self._finish(answer)}],
             "usage": self._usage(answer),
         }
 
@@ -78,9 +109,9 @@ class ChatCompletions:
         delta = self._spoken(answer)
         if calls := self._calls(answer):
             delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
-        finish = finish_of(answer, "tool_calls", "stop")
-        yield event_of({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
-        yield event_of({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+        last = {"index": 0, "delta": {}, "finish_reason": self._finish(answer)}
+        yield event_of({**head, "choices": [{**self._choice(answer), "delta": delta, "finish_reason": None}]})
+        yield event_of({**head, "choices": [last]})
         if with_usage:
             yield event_of({**head, "choices": [], "usage": self._usage(answer)})
         yield "data: [DONE]\n\n"
@@ -88,6 +119,13 @@ class ChatCompletions:
     def error(self, refused: ServerRefusal) -> dict[str, Any]:
         """Return a refusal as the program expects it."""
         return {"error": {"message": str(refused), "type": refused.kind, "param": None, "code": refused.kind}}
+
+    def _choice(self, answer: Answer) -> dict[str, Any]:
+        tokens = openai_tokens(answer)
+        return {"index": 0, "logprobs": None if tokens is None else {"content": tokens, "refusal": None}}
+
+    def _finish(self, answer: Answer) -> str:
+        return finish_of(answer, "tool_calls", "stop")
 
     def _spoken(self, answer: Answer) -> dict[str, Any]:
         thought = {"reasoning_content": answer.message.thought} if answer.message.thought else {}

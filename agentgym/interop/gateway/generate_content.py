@@ -9,12 +9,25 @@ from typing import Any
 
 from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.messages import Call, Content, ImagePart, Message, Part, TextPart
+from agentgym.policy.contract import Constraints
 
 from .api import Tools, call_of, chat_of, event_of, tools_of
 from .chat import Answer, AnsweredRequest, Chat, as_sent, invalid, list_of, object_of, text_of
+from .fields import NO_TOOLS, ToolChoice, check_fields, flag_of, stops_of
 
 _STATUS = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED"}
 _FINISH = {"stop": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}
+_READ = frozenset(
+    [
+        "maxOutputTokens",
+        "stopSequences",
+        "responseMimeType",
+        "responseSchema",
+        "responseJsonSchema",
+        "_responseJsonSchema",
+        "responseLogprobs",
+    ]
+)
 _RESULT_FIELDS = {"output", "result", "error", "content"}
 """Names under which clients wrap a result that is a text."""
 
@@ -27,6 +40,7 @@ class GenerateContent:
     def read(self, body: Mapping[str, Any], earlier: Mapping[str, AnsweredRequest] = {}) -> Chat:
         """Read a request, which holds the whole conversation. Raises: ServerRefusal naming what cannot be read."""
         body = _message_of(body, "The request")
+        check_fields(body, {"contents", "systemInstruction", "tools", "toolConfig", "generationConfig"})
         messages: list[Message] = []
         if body.get("systemInstruction"):
             given = body["systemInstruction"]
@@ -42,19 +56,34 @@ class GenerateContent:
             ):
                 tools.add(_function_of(_message_of(function, "A function")))
         config = _message_of(body.get("generationConfig") or {}, "generationConfig")
-        return chat_of(body, messages, tools, config.get("maxOutputTokens"))
+        check_fields(config, _READ, "generationConfig.")
+        constraints = Constraints(
+            stop=stops_of(config.get("stopSequences"), "stopSequences"), response_format=_response_format_of(config)
+        )
+        return chat_of(
+            body,
+            messages,
+            tools,
+            config.get("maxOutputTokens"),
+            choice=_choice_of(body.get("toolConfig") or {}),
+            constraints=constraints,
+            sampling=config,
+            logprobs=flag_of(config.get("responseLogprobs"), "responseLogprobs", False),
+        )
 
     def write(self, answer: Answer, model: str) -> dict[str, Any]:
         """Return the complete answer."""
         read, written = answer.prompt_tokens, answer.completion_tokens
+        candidate = {
+            "index": 0,
+            "content": {"role": "model", "parts": self._parts(answer)},
+            "finishReason": _FINISH[answer.finish_reason],
+        }
+        if answer.tokens is not None:
+            chosen = [{"token": text, "logProbability": value} for text, value in answer.tokens]
+            candidate["logprobsResult"] = {"chosenCandidates": chosen, "topCandidates": []}
         return {
-            "candidates": [
-                {
-                    "index": 0,
-                    "content": {"role": "model", "parts": self._parts(answer)},
-                    "finishReason": _FINISH[answer.finish_reason],
-                }
-            ],
+            "candidates": [candidate],
             "usageMetadata": {
                 "promptTokenCount": read,
                 "candidatesTokenCount": written,
@@ -82,6 +111,35 @@ class GenerateContent:
         for name, tool, arguments in answer.calls():
             parts.append({"functionCall": {"id": name, "name": tool, "args": arguments}})
         return parts
+
+
+def _choice_of(given: Any) -> ToolChoice:
+    """Return the choice of tools in toolConfig. Raises: ServerRefusal."""
+    tool_config = _message_of(given, "toolConfig")
+    check_fields(tool_config, {"functionCallingConfig"}, "toolConfig.")
+    config = _message_of(tool_config.get("functionCallingConfig") or {}, "functionCallingConfig")
+    check_fields(config, {"mode", "allowedFunctionNames"}, "functionCallingConfig.")
+    mode = config.get("mode", "AUTO")
+    if mode not in ("AUTO", "ANY", "NONE", "MODE_UNSPECIFIED"):
+        raise invalid(
+            f"functionCallingConfig has the mode {mode!r:.40}, which is not supported. Give AUTO, ANY or NONE."
+        )
+    allowed = list_of(config.get("allowedFunctionNames") or [], "allowedFunctionNames")
+    names = tuple(text_of(name, "A name of allowedFunctionNames") for name in allowed)
+    return NO_TOOLS if mode == "NONE" else ToolChoice(mode == "ANY", names or None)
+
+
+def _response_format_of(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the JSON Schema that an answer must have; {} for any object, None for text. Raises: ServerRefusal."""
+    kind = config.get("responseMimeType") or "text/plain"
+    if kind not in ("text/plain", "application/json"):
+        raise invalid(f"responseMimeType = {kind!r:.40} is not supported. Give text/plain or application/json.")
+    if kind == "text/plain":
+        return None
+    schema = config.get("responseJsonSchema") or config.get("_responseJsonSchema")
+    if schema is not None:
+        return object_of(schema, "responseJsonSchema")
+    return schema_of(config["responseSchema"]) if config.get("responseSchema") else {}
 
 
 def target_of(target: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from agentgym.trajectory import Row
 from agentgym.trajectory.record import Trajectory
 
 from .batch_wait import BatchWait
-from .chat import Answer, AnsweredRequest, Chat, Key, invalid, is_call_of, key_of, keys_of
+from .chat import Answer, AnsweredRequest, Chat, Key, answer_of, check_policy, invalid, is_call_of, key_of, keys_of
 from .open_row import OpenRow, latest_row, row_of_call
 from .refusals import Refusals
 
@@ -246,6 +246,8 @@ class ProgramLoop(PlayLoop):
                 return await self._answer(chat)
 
     async def _answer(self, chat: Chat) -> Answer:
+        await check_policy(self._policy, chat, self._trajectory.id)
+        self._trajectory.provenance.extra |= {"asked_sampling": chat.asked_sampling} if chat.asked_sampling else {}
         keys = keys_of(chat.messages)
         for earlier in reversed(self._rows) if chat.is_retry else ():
             if earlier.answer is not None and earlier.has_answered(keys, chat.tools):
@@ -259,8 +261,7 @@ class ProgramLoop(PlayLoop):
         if (stop := await self._reason_to_end()) is not None:
             self.end(stop)
             raise self._over_error()
-        row = row or self._begin_row(chat, keys)
-        return await self._take_turn(row, chat, keys)
+        return await self._take_turn(row or self._begin_row(chat, keys), chat, keys)
 
     async def _reason_to_end(self) -> StopReason | None:
         """Return why no further turn is allowed (a used-up budget or a hook); None if one is allowed."""
@@ -301,7 +302,8 @@ class ProgramLoop(PlayLoop):
         most = min(limit.tokens, chat.max_tokens or limit.tokens)
         began = now()
         try:
-            reply = await self._ask_policy(self._request(row.conversation, row.tools, most))
+            request = replace(self._request(row.conversation, row.tools, most), constraints=chat.constraints)
+            reply = await self._ask_policy(request)
         except ContextFull:
             self.end(StopReason.CONTEXT_FULL)
             raise self._over_error() from None
@@ -310,16 +312,14 @@ class ProgramLoop(PlayLoop):
         reply.message = replace(reply.message, calls=calls)
         turn = open_turn(index, reply, self._environment.state, {})
         turn.row, turn.generate_s = row.number, now() - began
-        prompt = len(row.conversation.prefix_ids or ()) or reply.prompt_tokens
-        written = len(turn.token_ids) or reply.completion_tokens
         trajectory.turns.append(turn)
         if self._next_turn is not None and not self._next_turn.done():
             self._next_turn.set_result(None)
         row.allowed = max(0, self._budgets.max_calls - usage.calls)
         usage.count(turn, exact=row.conversation.prefix_ids is not None)
-        row.turn, row.keys, row.executed = turn, [*keys, key_of(turn.message)], []
-        identity = f"{trajectory.seed:x}_{index}"
-        row.answer = Answer(identity, turn.message, reply.finish_reason, prompt, written, chat.forms)
+        identity, read = f"{trajectory.seed:x}_{index}", len(row.conversation.prefix_ids or ())
+        row.answer = answer_of(identity, chat, reply, read, self._policy.renderer)
+        row.turn, row.keys, row.executed = turn, [*keys, key_of(row.answer.message)], []
         self.answered[identity] = AnsweredRequest(chat, row.answer)
         if turn.finish_reason == "length" and limit.ends_episode and most == limit.tokens:
             self.end(limit.reason)

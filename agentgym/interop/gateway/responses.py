@@ -9,10 +9,28 @@ from dataclasses import replace
 from typing import Any
 
 from agentgym.messages import ImagePart, Message
+from agentgym.policy.contract import Constraints
 
-from .api import Tools, call_of, chat_of, content_of, event_of, image_of_data, tools_of
+from .api import Tools, call_of, chat_of, content_of, event_of, image_of_data, openai_tokens, tools_of
 from .chat import Answer, AnsweredRequest, Chat, ToolForm, invalid, list_of, object_of, text_input, text_of
 from .chat_completions import ChatCompletions
+from .fields import check_fields, flag_of, openai_choice, response_format_of
+
+_READ = frozenset(
+    [
+        "input",
+        "instructions",
+        "previous_response_id",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "text",
+        "max_output_tokens",
+        "include",
+        "stream",
+        "stream_options",
+    ]
+)
 
 
 class Responses:
@@ -22,12 +40,9 @@ class Responses:
 
     def read(self, body: Mapping[str, Any], earlier: Mapping[str, AnsweredRequest] = {}) -> Chat:
         """Read a request. Raises: ServerRefusal naming what cannot be read."""
-        for name in ("conversation", "background"):
-            if body.get(name):
-                raise invalid(
-                    f"{name} is not supported. Send the whole conversation as `input`, or name the answer before it as "
-                    "`previous_response_id`."
-                )
+        check_fields(body, _READ)
+        text = object_of(body.get("text") or {}, "text")
+        check_fields(text, {"format"}, "text.")
         messages: list[Message] = []
         if body.get("instructions"):
             messages.append(Message("system", text_of(body["instructions"], "instructions")))
@@ -46,7 +61,21 @@ class Responses:
         tools = Tools()
         for tool in tools_of(body):
             _add_tool(tools, object_of(tool, "A tool"))
-        return replace(chat_of(body, messages, tools, body.get("max_output_tokens")), instructed=instructed)
+        constraints = Constraints(
+            one_call=not flag_of(body.get("parallel_tool_calls"), "parallel_tool_calls", True),
+            response_format=response_format_of(text.get("format"), "text.format"),
+        )
+        chat = chat_of(
+            body,
+            messages,
+            tools,
+            body.get("max_output_tokens"),
+            choice=openai_choice(body.get("tool_choice")),
+            constraints=constraints,
+            sampling=body,
+            logprobs="message.output_text.logprobs" in list_of(body.get("include") or [], "include"),
+        )
+        return replace(chat, instructed=instructed)
 
     def _referenced(self, item: Mapping[str, Any], earlier: Mapping[str, AnsweredRequest]) -> Mapping[str, Any]:
         """Return an item, or the item of an earlier answer that it refers to. Raises: ServerRefusal."""
@@ -119,7 +148,8 @@ class Responses:
             summary = [{"type": "summary_text", "text": thought}]
             output.append({"id": f"rs_{answer.id}", "type": "reasoning", "summary": summary})
         if answer.message.text or not answer.message.calls:
-            text = {"type": "output_text", "text": answer.message.text, "annotations": []}
+            tokens = openai_tokens(answer)
+            text = {"type": "output_text", "text": answer.message.text, "annotations": [], "logprobs": tokens or []}
             output.append(
                 {
                     "id": f"msg_{answer.id}",
@@ -159,9 +189,9 @@ class Responses:
                 empty = {**item, "status": "in_progress", "content": []}
                 yield event("response.output_item.added", output_index=index, item=empty)
                 at["content_index"] = 0
-                yield event("response.content_part.added", **at, part={**part, "text": ""})
-                yield event("response.output_text.delta", **at, delta=part["text"], logprobs=[])
-                yield event("response.output_text.done", **at, text=part["text"], logprobs=[])
+                yield event("response.content_part.added", **at, part={**part, "text": "", "logprobs": []})
+                yield event("response.output_text.delta", **at, delta=part["text"], logprobs=part["logprobs"])
+                yield event("response.output_text.done", **at, text=part["text"], logprobs=part["logprobs"])
                 yield event("response.content_part.done", **at, part=part)
             elif item["type"] == "reasoning":
                 [part] = item["summary"]

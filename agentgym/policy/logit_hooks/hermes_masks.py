@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentgym.errors import PolicyError
 from agentgym.policy.formats.hermes import CLOSE, OPEN
+from agentgym.policy.logit_hooks.grammars import progress
 from agentgym.policy.logit_hooks.token_automaton import AutomatonHook, TokenAutomaton, TokenTable, as_bytes
 from agentgym.thoughts import THOUGHTS
 
@@ -98,11 +99,11 @@ class HermesTurns:
         return following
 
     def _in_thought(self, state: State, byte: str) -> State | None:
-        typed = _progress(state.typed + byte, [state.closing])
+        typed = progress(state.typed + byte, [state.closing])
         return State("start") if typed == state.closing else state._replace(typed=typed)
 
     def _in_text(self, state: State, byte: str) -> State | None:
-        typed = _progress(state.typed + byte, [OPEN, *THOUGHTS])
+        typed = progress(state.typed + byte, [OPEN, *THOUGHTS])
         if typed != OPEN:
             return state._replace(typed=typed) if typed not in THOUGHTS else None
         may_call = self._heads and (self._max_calls is None or state.calls < self._max_calls)
@@ -117,7 +118,7 @@ class HermesTurns:
         return state._replace(typed=typed) if any(head.startswith(typed) for head in self._heads) else None
 
     def _in_arguments(self, state: State, byte: str) -> State | None:
-        typed = _progress(state.typed + byte, [OPEN, CLOSE])
+        typed = progress(state.typed + byte, [OPEN, CLOSE])
         if typed in (OPEN, CLOSE):
             return None
         state = state._replace(typed=typed)
@@ -136,12 +137,6 @@ class HermesTurns:
         if typed in ENDINGS:
             return State("text", calls=state.calls + (self._max_calls is not None))
         return state._replace(typed=typed) if any(ending.startswith(typed) for ending in ENDINGS) else None
-
-
-def _progress(text: str, marks: Sequence[str]) -> str:
-    """Return the longest suffix of a text that is a prefix of one of the marks."""
-    ends = (text[at:] for at in range(len(text) + 1))
-    return next(end for end in ends if any(mark.startswith(end) for mark in marks))
 
 
 class HermesMasks:
