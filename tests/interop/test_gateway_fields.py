@@ -152,7 +152,7 @@ def test_fields_that_change_nothing_here_are_accepted(api, fields):
         (GOOGLE, {"generationConfig": {"candidateCount": 2}}, "generationConfig.candidateCount = 2 is not supported"),
         (GOOGLE, {"generationConfig": {"logprobs": 3}}, "generationConfig.logprobs = 3"),
         (GOOGLE, {"generationConfig": {"responseMimeType": "text/x.enum"}}, "responseMimeType = 'text/x.enum'"),
-        (GOOGLE, {"toolConfig": {"functionCallingConfig": {"mode": "VALIDATED"}}}, "the mode 'VALIDATED'"),
+        (GOOGLE, {"toolConfig": {"functionCallingConfig": {"mode": "MUST"}}}, "the mode 'MUST'"),
     ],
 )
 def test_what_is_not_understood_is_refused_by_its_name(api, fields, message):

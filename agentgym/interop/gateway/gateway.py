@@ -156,5 +156,7 @@ class ProgramPlayer(LocalPlayer):
         sessions.check(self._episodes.config.environments, job.trajectory.task)
         episode = super().episode(job, policy)
         policy.episode_ended(job.trajectory.id)  # else the policy's batches would wait for a program that thinks
-        episode.make_loop = partial(ProgramLoop, sessions.connect, self._silence_s, sessions.agent_has_key)
+        episode.make_loop = partial(
+            ProgramLoop, sessions.connect, self._silence_s, sessions.agent_has_key, sessions.auxiliary_turns
+        )
         return episode

@@ -120,7 +120,7 @@ def _choice_of(given: Any) -> ToolChoice:
     config = _message_of(tool_config.get("functionCallingConfig") or {}, "functionCallingConfig")
     check_fields(config, {"mode", "allowedFunctionNames"}, "functionCallingConfig.")
     mode = config.get("mode", "AUTO")
-    if mode not in ("AUTO", "ANY", "NONE", "MODE_UNSPECIFIED"):
+    if mode not in ("AUTO", "ANY", "NONE", "VALIDATED", "MODE_UNSPECIFIED"):
         raise invalid(
             f"functionCallingConfig has the mode {mode!r:.40}, which is not supported. Give AUTO, ANY or NONE."
         )

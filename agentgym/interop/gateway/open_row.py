@@ -7,13 +7,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentgym.errors import PolicyError
 from agentgym.messages import Call, Message, Result, ResultStatus
+from agentgym.policy.contract import Renderer
 from agentgym.rollout.conversation import Conversation
 from agentgym.trajectory.turn import Turn
 
-from .chat import Answer, Key, is_call_of
+from .chat import Answer, Chat, Key, invalid, is_call_of
 
 UNKNOWN_RESULT = "[the program did not say what came of this call]"
+
+
+def conversation_of(chat: Chat, renderer: Renderer | None) -> Conversation:
+    """Return the conversation of a request. Raises: ServerRefusal if the policy's chat template cannot render it."""
+    try:
+        return Conversation(chat.messages, chat.tools, renderer)
+    except PolicyError as error:
+        raise invalid(f"The policy cannot read these messages: {error}") from error
 
 
 @dataclass(slots=True)

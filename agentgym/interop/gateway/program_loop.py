@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.environment.contract import Environment
-from agentgym.errors import ContextFull, PolicyError, RequestsRefused, SandboxExhausted
+from agentgym.errors import ContextFull, PolicyError, RequestsRefused
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.policy.contract import Policy
 from agentgym.rollout.budgets import EpisodeOver
-from agentgym.rollout.conversation import Conversation, open_turn, over_budget
+from agentgym.rollout.conversation import open_turn, over_budget
 from agentgym.rollout.play_loop import PlayLoop
 from agentgym.trajectory import Row
 from agentgym.trajectory.record import Trajectory
 
+from .auxiliary import Auxiliary
 from .batch_wait import BatchWait
 from .chat import Answer, AnsweredRequest, Chat, Key, answer_of, check_policy, invalid, is_call_of, key_of, keys_of
-from .open_row import OpenRow, latest_row, row_of_call
+from .open_requests import OpenRequests, over_error
+from .open_row import OpenRow, conversation_of, latest_row, row_of_call
 from .refusals import Refusals
-
-MAX_WAITING = 16
-"""The maximum open requests and calls of one episode."""
-T = TypeVar("T")
 
 
 class ProgramLoop(PlayLoop):
@@ -36,6 +34,7 @@ class ProgramLoop(PlayLoop):
         connect: entered with this loop after the environment's reset: from then on requests may arrive.
         silence_s: an episode without a request for this long ends.
         agent_has_key: whether the agent's own commands can send requests too; see Refusals.
+        auxiliary_turns: whether auxiliary requests are turns; see Auxiliary.
         arguments: the arguments of PlayLoop.
     """
 
@@ -44,20 +43,21 @@ class ProgramLoop(PlayLoop):
         connect: Callable[[ProgramLoop], AbstractAsyncContextManager[None]],
         silence_s: float,
         agent_has_key: bool,
+        auxiliary_turns: bool,
         *arguments: Any,
     ) -> None:
         super().__init__(*arguments)
         self._connect, self._silence_s = connect, silence_s
         self._rows: list[OpenRow] = []
         self._one_turn = asyncio.Lock()
-        self._work: set[asyncio.Task[Any]] = set()
         self._closing: set[asyncio.Future[None]] = set()
         self._over: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
+        self._requests = OpenRequests(self._over, self.end, self.fail)
         self._next_turn: asyncio.Future[None] | None = None  # awaited by `play_turn`
         self._turns_played = 0
-        self._last_asked = 0.0
         self.answered: dict[str, AnsweredRequest] = {}  # by the id of the answer
         self._refusals = Refusals(agent_has_key)
+        self._auxiliary = Auxiliary(are_turns=auxiliary_turns, may_follow=not agent_has_key)
         self._written = 0
         self._batch_wait = BatchWait(self._policy, self._trajectory.id)
         self._task_messages: Sequence[Message] = ()
@@ -134,7 +134,7 @@ class ProgramLoop(PlayLoop):
     async def play_turns(self) -> NoReturn:
         """Connect the program, and play until the episode is over. Raises: EpisodeOver; any failure."""
         self._retries.doing = ("waiting for the program",)
-        self._last_asked = asyncio.get_running_loop().time()
+        self._requests.last_at = asyncio.get_running_loop().time()
         try:
             async with self._connect(self):
                 reason = await self._until_over()
@@ -143,9 +143,7 @@ class ProgramLoop(PlayLoop):
                 self._over.cancel()
             elif not self._over.cancelled():
                 self._over.exception()  # mark the exception as retrieved
-            for task in self._work:
-                task.cancel()
-            await asyncio.gather(*self._work, return_exceptions=True)
+            await self._requests.close()
             self._batch_wait.end()
         await self._keep_open_turn()
         if self._refusals.count:
@@ -181,8 +179,8 @@ class ProgramLoop(PlayLoop):
         while self._turns_played == len(self._trajectory.turns):
             if self._over.done():
                 raise EpisodeOver(self._over.result())
-            left_s = self._last_asked + self._silence_s - loop.time()
-            if left_s <= 0 and not self._work:
+            left_s = self._requests.last_at + self._silence_s - loop.time()
+            if left_s <= 0 and not self._requests.is_busy:
                 if not self._trajectory.turns:
                     raise PolicyError(f"The program requested nothing for {self._silence_s:g} s.")
                 raise EpisodeOver(StopReason.TIME)
@@ -193,61 +191,29 @@ class ProgramLoop(PlayLoop):
 
     async def complete(self, chat: Chat) -> Answer:
         """Return the next message of a conversation. Raises: ServerRefusal."""
-        return await self._admit(self._one_after_another(chat))
+        answer = await self._requests.admit(self._one_after_another(chat))
+        self._refusals.last = None
+        return answer
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Result:
         """Run a tool of the environment. Raises: ServerRefusal once the episode is over."""
-        return await self._admit(self._run_tool(name, arguments))
-
-    async def _admit(self, work: Coroutine[Any, Any, T]) -> T:
-        """Finish a request's work even if the client disconnects, but not beyond the episode's end."""
-        try:
-            self._check_open()
-            if len(self._work) >= MAX_WAITING:
-                waiting = f"{MAX_WAITING} requests of this episode are already open. Wait until one is answered."
-                raise ServerRefusal(429, "rate_limit_error", waiting)
-        except ServerRefusal:
-            work.close()
-            raise
-        self._last_asked = asyncio.get_running_loop().time()
-        task = asyncio.ensure_future(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
-        try:
-            done = await asyncio.shield(task)
-            self._refusals.last = None
-            return done
-        except asyncio.CancelledError:
-            if not task.cancelled():
-                raise
-            raise self._over_error() from None
-        except ServerRefusal:
-            raise
-        except SandboxExhausted:  # caused by the agent
-            self.end(StopReason.ENVIRONMENT)
-            raise self._over_error() from None
-        except Exception as error:
-            self.fail(error)
-            raise ServerRefusal(503, "api_error", "The episode has failed, and will not continue.") from error
-        finally:
-            self._last_asked = asyncio.get_running_loop().time()
-
-    def _check_open(self) -> None:
-        if self._over.done():
-            raise self._over_error()
-
-    def _over_error(self) -> ServerRefusal:
-        return ServerRefusal(410, "episode_over", "The episode is over.")
+        result = await self._requests.admit(self._run_tool(name, arguments))
+        self._refusals.last = None
+        return result
 
     async def _one_after_another(self, chat: Chat) -> Answer:
         async with self._one_turn:
-            self._check_open()
+            self._requests.check_open()
             with self._batch_wait:
                 return await self._answer(chat)
 
     async def _answer(self, chat: Chat) -> Answer:
         await check_policy(self._policy, chat, self._trajectory.id)
         self._trajectory.provenance.extra |= {"asked_sampling": chat.asked_sampling} if chat.asked_sampling else {}
+        if self._auxiliary.led_to(chat, self._rows, len(self._trajectory.turns)):
+            self._leave_out_turns()
+        elif self._auxiliary.includes(chat):
+            return await self._answer_auxiliary(chat)
         keys = keys_of(chat.messages)
         for earlier in reversed(self._rows) if chat.is_retry else ():
             if earlier.answer is not None and earlier.has_answered(keys, chat.tools):
@@ -256,12 +222,37 @@ class ProgramLoop(PlayLoop):
         if row is not None:
             while row.running:  # their results belong to this turn
                 await asyncio.wait(row.running)
-            self._check_open()
+            self._requests.check_open()
             await self._close_turn(row, chat.messages[len(row.keys) :])
         if (stop := await self._reason_to_end()) is not None:
             self.end(stop)
-            raise self._over_error()
+            raise over_error()
         return await self._take_turn(row or self._begin_row(chat, keys), chat, keys)
+
+    def _leave_out_turns(self) -> None:
+        """Leave out the turns so far, which turned out to be auxiliary."""
+        trajectory, usage = self._trajectory, self._usage
+        for request in self.answered.values():
+            self._auxiliary.note(request)
+        self._rows.clear()
+        trajectory.turns.clear()
+        trajectory.further_rows.clear()
+        self._turns_played = usage.turns = usage.calls = usage.void_turns = 0
+        trajectory.provenance.extra["auxiliary"] = self._auxiliary.record
+
+    async def _answer_auxiliary(self, chat: Chat) -> Answer:
+        """Answer an auxiliary request. Raises: ServerRefusal."""
+        conversation, index = conversation_of(chat, self._policy.renderer), len(self._auxiliary.record)
+        limit = self._usage.token_limit(conversation.room(self._policy.context_tokens))
+        if limit.tokens <= 0:
+            raise invalid(f"The episode has no tokens left for this request ({limit.reason}).")
+        request = self._request(conversation, (), min(limit.tokens, chat.max_tokens or limit.tokens))
+        reply = await self._ask_policy(replace(request, constraints=chat.constraints))
+        self._usage.tokens += len(reply.token_ids or ())
+        identity, read = f"{self._trajectory.seed:x}_auxiliary_{index}", len(conversation.prefix_ids or ())
+        answer = answer_of(identity, chat, reply, read, self._policy.renderer)
+        self._trajectory.provenance.extra["auxiliary"] = self._auxiliary.record
+        return self._auxiliary.note(AnsweredRequest(chat, answer))
 
     async def _reason_to_end(self) -> StopReason | None:
         """Return why no further turn is allowed (a used-up budget or a hook); None if one is allowed."""
@@ -274,10 +265,7 @@ class ProgramLoop(PlayLoop):
         """Return a new row. Raises: ServerRefusal if the policy's chat template cannot render its messages."""
         trajectory = self._trajectory
         self._retries.doing = ("rendering the prompt",)
-        try:
-            conversation = Conversation(chat.messages, chat.tools, self._policy.renderer)
-        except PolicyError as error:
-            raise invalid(f"The policy cannot read these messages: {error}") from error
+        conversation = conversation_of(chat, self._policy.renderer)
         row = OpenRow(len(self._rows), conversation, chat.tools, keys)
         self._rows.append(row)
         self._ready = True  # until this point, running out of time is a failure
@@ -296,7 +284,7 @@ class ProgramLoop(PlayLoop):
         limit = usage.token_limit(row.conversation.room(self._policy.context_tokens))
         if limit.tokens <= 0:
             self.end(limit.reason)
-            raise self._over_error()
+            raise over_error()
         for hook in self._hooks:
             await hook.before_turn(self._handle)
         most = min(limit.tokens, chat.max_tokens or limit.tokens)
@@ -306,7 +294,7 @@ class ProgramLoop(PlayLoop):
             reply = await self._ask_policy(request)
         except ContextFull:
             self.end(StopReason.CONTEXT_FULL)
-            raise self._over_error() from None
+            raise over_error() from None
         index = len(trajectory.turns)
         calls = tuple(replace(call, id=f"call_{index}_{k}") for k, call in enumerate(reply.message.calls))
         reply.message = replace(reply.message, calls=calls)

@@ -38,6 +38,7 @@ class AgentProgram:
             in the episode's own sandbox, in the folder with the task's files. There the gateway is all it can reach,
             and what it leaves is handed in when it ends.
         files: files of this host that are copied into its home in the sandbox.
+        auxiliary_turns: whether its requests for titles and the like are turns of the episode; see Auxiliary.
     Raises: AgentGymError for an empty command, an unknown place, or a file that does not exist.
     """
 
@@ -45,6 +46,7 @@ class AgentProgram:
     environment: Mapping[str, str] = field(default_factory=dict)
     where: Literal["host", "sandbox"] = "host"
     files: tuple[str, ...] = ()
+    auxiliary_turns: bool = False
 
     def __post_init__(self) -> None:
         if not self.command:

@@ -35,6 +35,11 @@ class Sessions:
         """Return whether the agent's commands can read the key of their episode: those of a program in its sandbox."""
         return self._program is not None and self._program.in_sandbox
 
+    @property
+    def auxiliary_turns(self) -> bool:
+        """Return whether auxiliary requests are turns."""
+        return self._program is not None and self._program.auxiliary_turns
+
     def check(self, environments: EnvironmentFactory, task: Task) -> None:
         """Check that the program can play in the environment of a task. Raises: AgentGymError saying what to do."""
         if self._program is not None and self._program.in_sandbox and task.environment not in self._checked:

@@ -84,6 +84,8 @@ class ProgramSection(Section):
     """Files of this host that are copied into its home in the sandbox."""
     environment: dict[str, str] = {}
     """Further environment variables of the program."""
+    auxiliary_turns: bool = False
+    """Whether its requests without tools and with other instructions, such as for a title, are turns and trained."""
 
     @model_validator(mode="before")
     @classmethod
@@ -134,7 +136,7 @@ class EpisodeSection(Section):
     """Whether turns record the environment's state key. By default they do if the estimator or an audit reads it."""
     program: ProgramSection = ProgramSection()
     """A program that plays each episode, in training and in every measurement, instead of our own loop: its command, or
-    a table of `command`, `where`, `files` and `environment`. It asks the policy over HTTP (docs/how-to/programs.md)."""
+    a table of the keys below. It asks the policy over HTTP (docs/how-to/programs.md)."""
     schedule: BudgetScheduleSection = BudgetScheduleSection()
     """Other budgets for training episodes, which change with the training step."""
     stop_if: list[str] = []
