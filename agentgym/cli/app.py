@@ -79,7 +79,7 @@ class Commands(OpenGroup):
         except KeyboardInterrupt as error:
             hint = getattr(error, "hint", "")
             err().print(f"\nStopped{stop.cause}. {hint}".rstrip(), markup=False, soft_wrap=True)
-            gc.freeze()  # at exit Python would look through all objects once more, which takes torch seconds
+            gc.freeze()  # at exit Python would look through all objects once more, seconds if torch is loaded
             raise typer.Exit(stop.exit_code) from error
 
 

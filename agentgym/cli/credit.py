@@ -139,7 +139,7 @@ def _recorded(folder: RunFolder, groups: list[list[Trajectory]]) -> dict[str, ND
 
 
 def estimator_names(text: str | None) -> list[str]:
-    """Return estimators written as in recipes, or all for None. Commas also separate them if no option holds one."""
+    """Return the estimators in a text, all for None. `;` separates them; without `;` and `(`, so does `,`."""
     from agentgym import registry
 
     if text is None:
@@ -173,8 +173,8 @@ def audit_table(audit: Audit) -> RenderableType:
     lines.append(
         Text(
             f"{audit.turns} turns of {audit.trajectories} trajectories, {audit.continuations} episodes played on, "
-            f"{audit.diverged} of them set aside because their world answered otherwise. The counterfactual credit of "
-            f"a turn has a standard error of about {audit.noise:.2f}: no estimator can agree with it wholly.",
+            f"{audit.diverged} of them set aside because the environment answered differently. The counterfactual "
+            f"credit of a turn has a standard error of about {audit.noise:.2f}: no estimator can agree with it wholly.",
             style="dim",
         )
     )

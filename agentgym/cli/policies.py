@@ -107,7 +107,7 @@ def load_policy(
 
 
 def _pairs_that_matter(pairs: Sequence[str]) -> list[str]:
-    """Return the pairs that can change answers; a run may be resumed with other values for all other pairs."""
+    """Return the NAME=VALUE pairs that can change the policy's answers. A resumed run may change the rest."""
     return sorted(pair for pair in pairs if re.split(r"[.=]", pair)[0] not in ("retry_policy", "connections"))
 
 

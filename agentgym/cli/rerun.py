@@ -143,7 +143,7 @@ class ForkOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchAgent(AgentOptions):
-    """The policy that continues the episode."""
+    """The options of `fork` that choose the policy which continues the forked episode."""
 
     policy: Annotated[str | None, typer.Option(metavar="POLICY")] = None  # type: ignore[assignment]
     """The policy that continues the episode, named as in eval. By default you play on yourself."""

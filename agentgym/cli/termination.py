@@ -83,7 +83,7 @@ def not_writable(error: BaseException) -> str | None:
             return f"Cannot open{path}: {cause.strerror}. Name another place, or get the right to use it."
         if _TORCH_TEXT.search(str(cause)):
             return (
-                "Cannot write a checkpoint whole, as on a disk without space. Make room, and run the command again "
+                "Cannot write a checkpoint completely: the disk may be full. Make room, and run the command again "
                 "with --resume: what is complete was kept."
             )
     return None

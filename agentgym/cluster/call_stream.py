@@ -159,7 +159,7 @@ async def _admit(
 ) -> None:
     """Prove to the other end that this end knows the key, and require the same proof from it.
 
-    Raises: ConnectionRefusedError if it does not; OSError, EOFError.
+    Raises: ConnectionRefusedError if the other end does not know the key; OSError, EOFError.
     """
     own, size = secrets.token_bytes(KEY_BYTES), KEY_BYTES
     async with asyncio.timeout(CONNECT_S):

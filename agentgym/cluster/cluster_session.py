@@ -38,7 +38,7 @@ class WorkerLink(Protocol):
     Attributes:
         name: the name of the node, for messages.
         cpus: the node's CPUs: it gets episodes in proportion.
-        spooled: ids of episodes of the ledger that ended there earlier, while their driver was lost.
+        spooled: ids of this ledger's episodes that ended on the node earlier, while their driver was away.
     """
 
     name: str
@@ -190,7 +190,7 @@ class ClusterSession:
         return [other for other in self._workers if other is not worker and not other.is_lost]
 
     def _assign(self, job: EpisodeJob, policy: Policy, *, avoid: Worker | None = None) -> RemoteEpisode:
-        """Send an episode to the worker that stored its end, or to the healthy worker with the lowest load.
+        """Send an episode to the worker that has stored its end; if none has, to the healthy one with the lowest load.
 
         Args:
             avoid: a worker to avoid if there is another.
@@ -291,7 +291,8 @@ class ClusterSession:
                 ClusterError(f"An episode on {worker.link.name} ended with an internal error: {rest[0]}")
             )
         elif kind in ("begin", "turn"):
-            placement.writing = self._start(self._keep(placement, *rest))  # these start in the order of the events
+            # tasks start in the order of the events
+            placement.writing = self._start(self._keep(placement, *rest))
 
     def _charge(self, policy: str, prompt_tokens: int, completion_tokens: int) -> None:
         """Count a paid request of a worker; if it exceeds the limit, tell every worker."""

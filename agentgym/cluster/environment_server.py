@@ -7,7 +7,7 @@ POST   /v1/episodes/ID/OPERATION                 reset, call, respond ... (opera
 DELETE /v1/episodes/ID                           close an episode
 POST   /v1/heartbeats                            renew leases
 
-A refused request gets a status and {"error": {"kind", "message"}}. Disconnecting cancels a client's request.
+A refused request gets a status and {"error": {"kind", "message"}}. A client that disconnects cancels its request.
 """
 
 from __future__ import annotations

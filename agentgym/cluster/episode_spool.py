@@ -16,9 +16,9 @@ from agentgym.errors import ClusterError
 from agentgym.trajectory.record import Trajectory
 
 MAX_BYTES = 2**30
-"""The maximum stored on a node for all runs together. The oldest episodes are deleted, and played again later."""
+"""The most bytes stored on a node, for all runs together. The oldest episodes are deleted, and played again later."""
 KEEP_S = 7 * 24 * 3600.0
-"""The age at which unfetched episodes are removed."""
+"""The age in seconds at which episodes that no driver has fetched are removed."""
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -70,9 +70,7 @@ class EpisodeSpool:
             unfinished.rename(file)
             file.with_suffix(".id").write_text(trajectory.id, encoding="utf-8")
         except (OSError, pickle.PicklingError, TypeError, AttributeError) as error:
-            _LOGGER.warning(
-                "The finished episode %s cannot be stored until its driver asks for it: %s", trajectory.id, error
-            )
+            _LOGGER.warning("The finished episode %s cannot be kept for its driver: %s", trajectory.id, error)
             self.remove(trajectory.id)
             return False
         return True

@@ -130,7 +130,7 @@ class KubernetesApi:
         return await self._ask("GET", self._path(plural, name, group))
 
     async def create_claim(self, claim: Mapping[str, Any]) -> None:
-        """Create a claim. Raises: ApiError; if it has no status, the claim may exist."""
+        """Create a claim. Raises: ApiError; if its status is 0, the claim may exist."""
         await self._ask("POST", self._path("sandboxclaims"), claim)
 
     async def change_claim(self, name: str, changes: Mapping[str, Any]) -> None:

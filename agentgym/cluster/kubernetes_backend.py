@@ -55,7 +55,8 @@ class KubernetesBackend(HostedBackend):
         backend: registered name of the backend in the pods.
         python: the Python command in the pods.
         lease_s: how long sandboxes outlive the last heartbeat of this process, in seconds.
-        claim_lease_s: how long pods outlive this process, in seconds. Clocks must differ by less.
+        claim_lease_s: how long pods outlive this process, in seconds. The clocks of this host and of the cluster must
+            differ by less than this.
         ready_s, room_s: how long to wait for a pod to be ready, and for room in one, in seconds.
     Raises: UnknownNameError if nothing is registered as the backend; ValueError for a number below 1.
     """

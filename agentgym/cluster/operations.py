@@ -21,7 +21,7 @@ from agentgym.storage.codec import message_from_json, message_to_json, result_to
 from agentgym.task.definition import Task
 
 _OWN_FILES, _OWN_BYTES, _HEADER_BYTES = 16, 2**20, 1024
-"""Allowances of a checkpoint beyond its spec: directories that every sandbox has, and the header of each file."""
+"""What a checkpoint may have beyond its spec's limits: directories of every sandbox, and a header for each file."""
 
 Arguments = Mapping[str, Any]
 Operation = Callable[[Environment, Arguments], Awaitable[Any]]

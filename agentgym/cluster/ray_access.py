@@ -70,7 +70,7 @@ def refuses(address: str) -> bool:
     except RpcError as error:
         raise ClusterError(
             f"The program at {address} does not answer as the head of a Ray cluster ({error}). Give the HOST:PORT "
-            "that `agentgym cluster up` printed. If it is this one, the head hangs: stop it, and start it again."
+            "that `agentgym cluster up` printed. If you gave that one, the head hangs: restart it."
         ) from error
     except (AttributeError, TypeError, RayError, OSError, RuntimeError):  # the next connection reports the reason
         return False

@@ -246,7 +246,7 @@ class _RayLink:
 
 @cache
 def shared_engine(address: str = "auto", nodes: int | None = None, backend: str | None = None) -> RayEngine:
-    """The engine of a cluster that the whole process shares. It connects when the first episodes are played."""
+    """Return the one engine that this process uses for a cluster. It connects when the first episodes are played."""
     return RayEngine(address, nodes=nodes, backend=backend)
 
 

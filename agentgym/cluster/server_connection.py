@@ -61,7 +61,7 @@ class ServerConnection:
         self._heartbeats: dict[asyncio.AbstractEventLoop, Heartbeats] = {}
 
     def ask_now(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Request information about the server itself, blocking without an event loop. Raises: as `ask`."""
+        """Request information about the server itself; blocks, and needs no event loop. Raises: as `ask`."""
         content = None if body is None else encode(body)
         try:
             with httpx.Client(headers=self._headers, timeout=CONNECT_S, verify=self._tls, trust_env=False) as client:

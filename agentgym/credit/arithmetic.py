@@ -4,8 +4,8 @@ Use it as a module: `from agentgym.credit import arithmetic`, then `arithmetic.r
 of episodes and turns; means and standard deviations over the trajectories of a group, over turns that carry one label,
 and over all turns of a batch; a critic's values before each turn, and generalised advantage estimates.
 
-Functions of scores take [N] or [N, T]: rows are trajectories, columns are turn indices. If some entries do not count,
-`mask` is a bool array of the same shape. Statistics are over trajectories, never over tokens.
+Functions of scores take [N] or [N, T]: rows are trajectories, columns are turn indices. `mask`, a bool array of the
+same shape, is True for the entries that count; None if all do. Statistics are over trajectories, never over tokens.
 """
 
 from __future__ import annotations

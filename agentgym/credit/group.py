@@ -242,7 +242,7 @@ class Group:
         Args:
             turns: turns of each trajectory. By default they are counted in the first per-turn signal that is given;
                 without such a signal every trajectory has one turn.
-            valid, truncated: by default all and none of the trajectories.
+            valid, truncated: by default every trajectory is valid and none is truncated.
             environment, weights, train_version: see `Group`.
             signals: by name, see the fields of `Group`. None and NaN both mean that a number is missing. Signals of
                 shape [N, T+1] may have one entry more than turns.

@@ -27,7 +27,7 @@ def load_part(kind: registry.Kind, name: str, options: Mapping[str, Any]) -> Cal
     """Load the function or class that is registered under a name, with its options filled in.
 
     Raises: UnknownNameError; CreditError for an option that it does not accept, or a required option that is missing.
-        For a reward, the returned function raises.
+        For a reward, the returned function raises the CreditError when it is called.
     """
     if kind == "rewards":  # its constructor takes only options, and checks them
         return partial(registry.load_reward, name, **options)

@@ -26,8 +26,8 @@ def reward_shares(
 
     The influence of a component is how much the advantages change without it: the sum of the absolute changes over all
     tokens of the agent. If an estimator is linear in the reward, the changes are the component's own advantages. If it
-    divides by the deviation of a group, a component that alone varies in a group has all its influence, however small
-    its weight.
+    divides by the standard deviation of a group, a component that alone varies in the group has all influence there,
+    however small its weight.
 
     Args:
         estimate: an Estimator, or a function of one group.

@@ -53,7 +53,7 @@ class Sample:
 
     @property
     def forks(self) -> list[Fork]:
-        """The forks before every turn of the chosen trajectories but the first, whose value the group gives."""
+        """The forks before each turn of the chosen trajectories but the first, where the group gives the value."""
         chosen = (self.groups[g][i] for g, i in self.places)
         return [Fork(trajectory, turn) for trajectory in chosen for turn in range(1, len(trajectory.turns))]
 

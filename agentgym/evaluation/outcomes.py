@@ -184,7 +184,7 @@ class OutcomeStatistics:
         return ids[:most]
 
     def usage(self) -> dict[str, float]:
-        """Return usage over all episodes, failed ones too, named as in `Trajectory.usage`: sums, or maxima of peaks."""
+        """Return usage over all episodes, failed ones too, as in `Trajectory.usage`: sums, but the highest of peaks."""
         return combine_usage([usage for row in self.rows for usage in row.usage])
 
     def execution_rate(self) -> float:

@@ -23,7 +23,7 @@ async def task_faults(
     at_once: int = 2,
     progress: Callable[[int, int, int], None] = lambda done, total, faulty: None,
 ) -> dict[str, str]:
-    """Return by task id why tasks cannot be judged fairly, by their environments' rewards.
+    """Return, by task id, why the environments' rewards cannot judge tasks fairly; nothing for the other tasks.
 
     Results are written to the journal at once, and reused while the task is unchanged. A task that this host failed to
     check counts as faulty this time, and is checked again next time.

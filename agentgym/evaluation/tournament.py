@@ -39,7 +39,7 @@ def tournament(
         arms: evaluations by name, at least two; the first of a pair is the baseline.
         common: compare only the tasks that all agents played, instead of raising an error if the tasks differ.
         also: a second outcome component that must also be 1. tag: compare only tasks with this tag.
-        turns: caps for score@turn-k.
+        turns: each k for which to return score@turn-k.
     Returns: JSON-compatible: `tasks`, `arms` (success, pass_at, pass_hat, within_turns, usage), `pairs` (gain, better,
         worse, same, p, p_holm, and `significant`: the interval excludes 0, and the adjusted p is at most 0.05).
     Raises: EvaluationError for fewer than two agents or tasks that differ.

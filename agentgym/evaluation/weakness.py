@@ -24,7 +24,7 @@ class TaskHistory:
     """The results of one task by visit. A visit is the task's episodes in one batch of the run.
 
     Attributes:
-        visits: the success of each episode, 0 to 1, by batch label and in order of the batches.
+        visits: by the label of each batch, in order, the success of its episodes, 0 to 1.
     """
 
     task: Task
@@ -97,7 +97,7 @@ def training_histories(reader: LedgerReader, label: str = "") -> list[TaskHistor
 
 
 def histories(episodes: Iterable[Trajectory]) -> list[TaskHistory]:
-    """Return the `training_histories` of given episodes; the batch is the part of an id before the task."""
+    """Return the `training_histories` of given episodes. An episode's batch is the part of its id before the task."""
     by_task: dict[str, TaskHistory] = {}
     for episode in sorted(episodes, key=lambda episode: episode.id):
         task = episode.task

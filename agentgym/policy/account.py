@@ -1,4 +1,4 @@
-"""A limit on the cost of a run's requests to paid servers: by agents, judges, users and teachers together.
+"""A limit on what a run's requests to paid servers cost in all: those of agents, judges, users and teachers.
 
 The account belongs to the run: code finds it in its context, and workers on other nodes report to it. It stores the
 sums in a file of the run, so that a resumed run continues them.
@@ -20,13 +20,13 @@ TOKENS = ("prompt_tokens", "completion_tokens")
 
 
 class PaidAccount(Protocol):
-    """What paid requests are charged to. `refusal`: why no more requests are sent; empty while they are sent."""
+    """What paid requests are charged to. `refusal`: why further requests are refused; empty while they are allowed."""
 
     @property
     def refusal(self) -> str: ...
 
     def check(self) -> None:
-        """Raise PolicyError with the remedy if no more may be sent."""
+        """Raise PolicyError with the remedy if no more requests may be sent."""
 
     def charge(self, policy: str, *, prompt_tokens: int, completion_tokens: int) -> None:
         """Count an answered request. Raises: PolicyError if the server does not report the number of tokens."""
@@ -37,7 +37,7 @@ class SpendingLimit:
 
     Args:
         price: returns the cost of requests, from the sums of their `prompt_tokens` and `completion_tokens`.
-        most: the limit, in the currency of the price. Requests already running then still count.
+        most: the limit, in the currency of the price. A request that runs when the limit is exceeded is still counted.
         file: stores the sums; an existing file's sums are continued.
     Raises: LedgerError for a file that holds no sums.
     """
@@ -55,7 +55,7 @@ class SpendingLimit:
 
     @property
     def refusal(self) -> str:
-        """Why no more requests are sent; empty below the limit."""
+        """Why further requests are refused; empty below the limit."""
         if (spent := self.spent) <= self.most:
             return ""
         return (
@@ -83,9 +83,11 @@ class SpendingLimit:
 
 
 def check_reported(policy: str, prompt_tokens: int, completion_tokens: int) -> None:
-    """Raise PolicyError if a server reports no tokens: a limit on the cost could not be enforced."""
+    """Raise PolicyError if a server reports no numbers of tokens, which a limit on the cost needs."""
     if not prompt_tokens and not completion_tokens:
-        raise PolicyError(f"{policy} does not report its tokens, so --max-cost cannot limit their cost.")
+        raise PolicyError(
+            f"{policy} does not report how many tokens a request took, so --max-cost cannot limit its cost."
+        )
 
 
 def _read(file: Path) -> dict[str, int]:
@@ -113,5 +115,5 @@ def charged_to(account: PaidAccount | None) -> Iterator[None]:
 
 
 def open_account() -> PaidAccount | None:
-    """Return the account that a paid request of this code is charged to."""
+    """Return the account of the enclosing `charged_to`; None outside one."""
     return _account.get()

@@ -161,9 +161,10 @@ def _prepared(model: Any) -> Any:
 
 
 def target_layers(model: Any, targets: str | list[str]) -> list[str]:
-    """Return the layer names that LoRA's targets refer to.
+    """Return the last part of the layer names (such as q_proj) for "all-linear"; other targets as they are.
 
-    peft would list each layer by its full name, so that the adapter would seem to fit a deeper model.
+    peft would save the full name of each layer instead. An adapter with such a list also loads into a model with more
+    layers, and adapts only some of them.
 
     Raises: PolicyError if the model has no linear layer of one of these names.
     """

@@ -228,9 +228,10 @@ class JobStream(Generic[J]):
 
     Args:
         begun: the jobs that the batch begins with.
-        more: returns jobs submitted since; called in the worker thread when no other job is left.
+        more: returns the jobs submitted since the last call; called in the worker thread when no other job is left.
 
-    The last job's result is held back until the worker has stopped, so that callers then find the model unchanged.
+    The last job's result is held back until the worker has stopped using the model, which its submitter may then
+    change.
     """
 
     def __init__(

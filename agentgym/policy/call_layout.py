@@ -14,7 +14,7 @@ from agentgym.policy.formats.contract import NINE_LETTERS, CallFormat, ids_of
 
 
 class CallLayout:
-    """The layout that a template gives to calls in the format that its model writes.
+    """How a chat template lays out calls in its model's call format.
 
     Args:
         template: the tokenizer's template.
@@ -47,7 +47,7 @@ class CallLayout:
         return _space(before), _space(between), _space(after)
 
     def numbered(self, message: Message, earlier: int) -> Message:
-        """Return an assistant's message with the ids that the model gives to calls after `earlier` other calls."""
+        """Return a message with its calls' ids as the model writes them, after `earlier` calls in the conversation."""
         ids = self.ids
         if ids is None or not message.calls:
             return message
@@ -56,7 +56,7 @@ class CallLayout:
         return replace(message, calls=tuple(calls))
 
     def with_placeholders(self, text: str, roles: Sequence[str]) -> str:
-        """Return the template's text of results, with placeholders for the ids that the template itself made.
+        """Return the template's text of results, with placeholders in place of ids that the template itself made up.
 
         Args:
             text: the text after the agent's calls; its messages are numbered from 2.
@@ -86,7 +86,7 @@ class CallLayout:
 
 
 def answering(calls: Iterable[Call], messages: Sequence[Message]) -> list[Message]:
-    """Return the messages, with results that refer, in order, to these calls by their ids."""
+    """Return the messages: the first result gets the id of the first call, and so on."""
     each = iter(calls)
     return [
         replace(message, call_id=call.id) if message.role == "tool" and (call := next(each, None)) else message

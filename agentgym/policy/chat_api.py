@@ -125,7 +125,7 @@ class ChatApiPolicy(Policy):
 
     @override
     async def check(self, request: Request) -> None:
-        """Check a request: the API holds every constraint, unless calls are written as text. Raises: PolicyError."""
+        """Raise PolicyError for binding constraints if calls are written as text or a needed field is omitted."""
         if self._format is not None or self._omit & _constraints_of(request, native=True).keys():
             await super().check(request)
 
@@ -158,7 +158,7 @@ class ChatApiPolicy(Policy):
 
 
 def _constraints_of(request: Request, *, native: bool) -> dict[str, Any]:
-    """Return the fields that ask an API for the constraints of a request. `native`: whether it knows tools."""
+    """Return the fields that ask an API for a request's constraints. `native`: whether calls use its own `tools`."""
     constraints, fields = request.constraints, dict[str, Any]()
     if constraints.stop:
         fields["stop"] = list(constraints.stop)

@@ -83,7 +83,7 @@ class ChatTemplate:
         self._special = re.compile("|".join(map(re.escape, sorted(self.specials, key=len, reverse=True))) or r"(?!)")
 
     def render(self, conversation: Sequence[Row], tools: Sequence[Row], *, prompt: bool = True) -> str:
-        """Return the template's text. `prompt`: up to where the agent writes. Raises: PolicyError."""
+        """Return the template's text. `prompt`: whether it leads up to the agent's next words. Raises: PolicyError."""
         from jinja2.exceptions import TemplateError
         from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -110,7 +110,7 @@ class ChatTemplate:
 
     @cached_property
     def ends(self) -> tuple[str, ...]:
-        """The template's last token of an agent's message: after text, and after a call.
+        """The tokens with which the template ends an agent's message: (after text, after a call).
 
         If the template writes no token after the conversation's last message, the token before a following message is
         used. Harmony ends earlier messages with another token than the newest one, and GLM ends a call with the token
@@ -130,7 +130,7 @@ class ChatTemplate:
         return self._call_shape is not None and CALLED in self.render([*self.opening(1), *result], [PROBE_TOOL])
 
     def opening(self, calls: int, start: int = 2) -> list[Row]:
-        """Return a question and the agent's message: text, or `calls` calls, answered by messages from `start` on."""
+        """Return a question and the agent's message: `calls` calls, or text if 0. The next index is `start`."""
         question, words = placeholders([Message("user"), Message("assistant")])
         if not calls or self._call_shape is None:
             return [question, {**words, "content": mark(start - 1)}]
@@ -138,8 +138,10 @@ class ChatTemplate:
         return [question, answer]
 
     def between(self, roles: Sequence[str], calls: int) -> tuple[str, bool, str]:
-        """Return the token that ends the agent's message before further messages, whether that token also begins the
-        following text, and that text, with placeholders from 2 on.
+        """Return the end token of the agent's message, whether it also begins the next text, and the text after it.
+
+        The text runs from the end token to where the agent writes again. It holds placeholders for the further
+        messages, of which the first has index 2 (0: question, 1: the agent's message).
 
         Args:
             roles: the roles of the further messages.
@@ -206,7 +208,7 @@ class ChatTemplate:
         return None
 
     def _end(self, opening: Sequence[Row], rows: Sequence[Row]) -> tuple[str, str, str]:
-        """Return the end token of a last message, its end token before another message, and the text after that."""
+        """Return the agent's end token if nothing follows, the one before `rows`, and the text after that one."""
         is_call = "tool_calls" in opening[1]
         text = self.render([*opening, *rows], [PROBE_TOOL])
         if not (anchor := anchor_in(text)):

@@ -131,7 +131,7 @@ def check_checkpoint(source: str | Path, options: LoadOptions, lora: LoraOptions
 
 
 def tokenizer_of(reader: Any) -> Any:
-    """Return the tokenizer: the reader itself, or the processor's tokenizer."""
+    """Return the tokenizer of a reader, which is a tokenizer itself or a processor that has one."""
     return getattr(reader, "tokenizer", reader)
 
 

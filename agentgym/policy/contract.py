@@ -52,7 +52,7 @@ class Constraints:
 
     @property
     def is_binding(self) -> bool:
-        """Whether only the policy can hold the constraints, see `Policy.check`."""
+        """Whether a constraint is set that only the policy can enforce, see `Policy.check`."""
         return bool(self.tool_choice) or self.response_format is not None
 
 
@@ -195,7 +195,7 @@ class Policy:
         """Answer a request.
 
         Raises: PolicyError if the model or its server failed; ContextFull if the conversation does not fit; PolicyLeft
-            if the program that plays has disconnected, which ends the episode as it is.
+            if the external program that plays the episode has disconnected; the episode then ends as it stands.
         """
         raise NotImplementedError
 

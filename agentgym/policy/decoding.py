@@ -1,8 +1,9 @@
 """The batched sampling loop: many conversations, one local model, token in and token out.
 
-Rows join and leave the batch at any token (continuous batching: Yu et al. 2022, Orca, OSDI). A prefix shared by rows
-that join together is computed once, and so is a prompt shared by several of them, in parts of few tokens. Keys and
-values of earlier turns are reused. A row whose request was cancelled leaves at the next token.
+Rows join and leave the batch at any token (continuous batching: Yu et al. 2022, Orca, OSDI). Of rows that join
+together, equal prefixes are computed once, and so is a beginning that all new conversations share. A forward pass
+computes few tokens of them at a time. Keys and values of earlier turns are reused. A row whose request was cancelled
+leaves at the next token.
 
 Hand-written instead of transformers' own continuous batching, because each row samples with its own seed and reuses
 the keys and values of its earlier turns.
@@ -264,8 +265,9 @@ class _Batch:
         """Compute prefixes together, padded on the left, some columns at a time.
 
         Args:
-            pasts: the known keys and values of each.
-        Returns: [prefixes, V] the logits after each, the filled cache, and [prefixes, columns] 1 on its tokens.
+            pasts: the keys and values that each prefix already has.
+        Returns: [prefixes, V] the logits after each prefix; the filled cache; and [prefixes, columns] the mask, 1 on a
+            prefix's tokens.
         """
         done = list(map(_size, pasts))
         before, width = max(done), max(len(ids) - start for ids, start in zip(prefixes, done, strict=True))
@@ -386,7 +388,7 @@ def _size(past: KVPrefix | None) -> int:
 
 
 def _beginning(first: list[int], other: list[int]) -> list[int]:
-    """Return the common prefix of two lists. The smallest and the largest of many lists share what all share."""
+    """Return the common prefix of two lists. That of the smallest and largest of many is common to all."""
     for index, (a, b) in enumerate(zip(first, other, strict=False)):
         if a != b:
             return first[:index]

@@ -57,8 +57,8 @@ def bfloat16_speed_up() -> float:
 def computes_in_bfloat16(device: str) -> bool:
     """Return whether training on a device by default computes in bfloat16, with float32 weights.
 
-    A processor does so if it has matrix tiles (AMX) and is measured to be at least twice as fast with them. Other
-    processors are close to that bound, so a resumed run could measure a different answer.
+    A CPU does so only if it has matrix tiles (AMX) and is measured to be at least twice as fast in bfloat16. CPUs
+    without AMX never do: their speed-up is close to that bound, so a resumed run could measure a different answer.
 
     Args:
         device: torch's name of the device.

@@ -63,9 +63,9 @@ def convert_gguf(file: str | Path, folder: str | Path, *, chat_template: str | N
 
 
 def _is_tied(model: Any) -> bool:
-    """Return whether the output layer is the token embedding, even if the file has both with different rounding.
+    """Return whether the output layer equals the token embedding, apart from rounding.
 
-    Files of quantised models often store the output layer separately, with less rounding.
+    Files of quantised models often store this one matrix twice, with less rounding as the output layer.
     """
     embedding, output = model.get_input_embeddings().weight, model.get_output_embeddings().weight
     if embedding is output:

@@ -215,7 +215,7 @@ class JsonEndpoint:
         if status == 402 or (status in (400, 403, 429) and any(sign in text for sign in _NO_QUOTA)):
             raise PolicyError(
                 f"{method} {path} was refused with {response_excerpt} The account has no quota left, so the request "
-                "is not repeated. Add credit to the account, or use the key of another."
+                "is not repeated. Add credit to the account, or use another account's key."
             )
         if status != 429 and any(sign in text for sign in _FULL):  # 429: too many tokens in a minute
             raise ContextFull(

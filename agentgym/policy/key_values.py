@@ -83,7 +83,7 @@ class Block(Cache):
 
     Args:
         pasts: the keys and values that each row begins with; at least one row has some. They end in the same column.
-        columns: the columns of the block.
+        columns: the number of columns of the block.
 
     Attributes:
         data: [2 * layers, rows, heads, columns, head_dim].
@@ -121,7 +121,7 @@ class RunningRows(ABC):
 
     @abstractmethod
     def keep(self, order: list[int]) -> None:
-        """Keep only these rows, in this order. A row that moves comes from a later place than those kept."""
+        """Keep only these rows, in this order. A row moves, if at all, to an earlier place, whose row is dropped."""
 
     def advance(self) -> None:
         """Add 1 to each row's length, after a forward pass."""

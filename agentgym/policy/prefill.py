@@ -13,7 +13,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 PART_TOKENS = 512
 """The most tokens of a forward pass on a CPU. More tokens at once are not faster, and 512 take a 0.5 B model 2 s."""
 PART_TOKENS_OF_A_GPU = 16_384
-"""The most tokens of a forward pass on a GPU, which takes fewer than some thousand no faster; our choice."""
+"""The most tokens of a forward pass on a GPU; our choice. Below some thousand tokens, fewer take as long."""
 
 
 def part_tokens(device: torch.device) -> int:
@@ -42,8 +42,8 @@ def rows_in_parts(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
 def columns_in_parts(rows: int, width: int, max_tokens: int, cache: Cache) -> Iterator[tuple[int, int]]:
     """Yield begin and end of consecutive columns that hold at most `max_tokens` tokens, at least one in each row.
 
-    All columns are one part if a layer of the cache does not keep keys and values: it may read several tokens only from
-    the first on.
+    All columns are one part if a layer of the cache does not keep keys and values: such a layer may be unable to read
+    several tokens at once except at the beginning.
     """
     columns = max(1, max_tokens // rows)
     if not all(isinstance(layer, DynamicLayer) for layer in cache.layers):

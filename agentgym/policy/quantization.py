@@ -1,6 +1,7 @@
 """Weights in 4 bits, by bitsandbytes.
 
-Its 8-bit form also rounds activations, depending on the batch: sampling and training differ by 2e-3 nats a token.
+The package's 8-bit form is not offered: it also rounds activations, differently in each batch, so that sampling and
+training differ by 2e-3 nats a token.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def sample_as_in_training(model: Any) -> None:
     """Make a quantised model compute in the same way in sampling and in training.
 
     On a processor with AVX512-BF16, bitsandbytes repacks the weights at the first forward pass without gradients, and
-    computes in bfloat16 from then on. Layers narrower than a block of 64 weights fail.
+    computes in bfloat16 from then on; layers narrower than a block of 64 weights then fail. This is turned off.
     """
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):

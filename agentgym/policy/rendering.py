@@ -31,7 +31,7 @@ CHAT_TEMPLATE_REMEDY = (
     "Give one: policy.chat_template = FILE in a recipe, --policy-option chat_template=FILE on the command line, or "
     "tokenizer.chat_template in Python."
 )
-MAX_PATTERNS = 1024  # the most patterns of roles and tools whose glue is cached
+MAX_PATTERNS = 1024  # cached glue (the template's text around contents): the most patterns of roles and tools
 Slot = tuple[int, str]  # the index of a message, and its part: "CONTENT", "NAME" or "ID"
 Segment = list[int] | Slot | list[str | Slot]  # ids of glue, a content, or glue with names and ids in it
 _PLAIN_NAME = re.compile(r"[\w.:-]{1,128}", re.ASCII)
@@ -133,7 +133,7 @@ class TemplateRenderer:
         return ([] if ended else [end]) + self._fill(segments, messages)
 
     def _between(self, messages: Sequence[Message]) -> tuple[int, bool, list[Segment]]:
-        """Return the end token before these messages, whether it also begins the following text, and that text."""
+        """Return the end token before these messages, whether it also begins the next text, and the text after it."""
         roles = tuple(message.role for message in messages)
         if roles not in self._glue:
             end, begins_next, text = self.template.between(roles, roles.count("tool"))

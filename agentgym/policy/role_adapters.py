@@ -70,7 +70,7 @@ class RoleAdapters:
         setattr(model, _ATTRIBUTE, self)
 
     def _of_roles(self, inner: torch.Tensor) -> torch.Tensor:
-        """Return the first matrix's output, [sequences, tokens, width], with 0 outside the sequence's role's part."""
+        """Return [sequences, tokens, width] the first matrix's output, 0 outside the part of the sequence's role."""
         if self._owners is None:
             raise PolicyError(
                 "This model has one adapter per role, but a forward pass was requested without a role. Leave out the "
@@ -81,7 +81,7 @@ class RoleAdapters:
         return inner * own[:, None, :]
 
     def save(self, folder: Path) -> None:
-        """Name the roles in the folder of the saved adapter."""
+        """Write the role names into the folder of the saved adapter."""
         (folder / FILE).write_text(json.dumps(self.roles), encoding="utf-8")
 
     def rotate(self, model: Any, optimizer_state: Mapping[Any, Mapping[str, Any]]) -> None:

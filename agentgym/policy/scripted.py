@@ -52,7 +52,7 @@ class ScriptedPolicy(Policy):
 
     @override
     async def check(self, request: Request) -> None:
-        """Do nothing: whether a message holds the constraints of a request is seen when the script has written it."""
+        """Do nothing: `generate` checks the script's message against the constraints."""
 
     async def generate(self, request: Request) -> Reply:
         """Return the script's next message.
@@ -75,7 +75,9 @@ class ScriptedPolicy(Policy):
                 "a `return`."
             )
         if request.constraints is not FREE and (unheld := _unheld(message, request.constraints)) is not None:
-            raise PolicyError(f"The script's message {message.text!r:.80} {unheld}, as the request demands.")
+            raise PolicyError(
+                f"The script's message {message.text!r:.80} {unheld}, which breaks the request's constraints."
+            )
         if self.renderer is None:
             return Reply(message, policy_version=self.version)
         token_ids = self.renderer.encode(request.with_call_ids(message, self.renderer))
@@ -111,7 +113,7 @@ class ScriptedPolicy(Policy):
 
 
 def _unheld(message: Message, constraints: Constraints) -> str | None:
-    """Return what a message does not do though it must; None if nothing."""
+    """Return how a message breaks the constraints, as the end of a sentence; None if it meets them."""
     if constraints.tool_choice and not any(call.name in constraints.tool_choice for call in message.calls):
         return f"does not call {' or '.join(constraints.tool_choice)}"
     if constraints.response_format is None or message.calls:

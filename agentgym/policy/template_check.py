@@ -110,7 +110,11 @@ def _results(renderer: TemplateRenderer) -> TemplateFinding:
     counts = [
         sum(token in specials for token in renderer.observation([_result(content)])) for content in ("words", forged)
     ]
-    detail = "a result cannot end a turn" if counts[0] == counts[1] else f"control tokens of a result count: {counts}"
+    detail = (
+        "a result cannot end a turn"
+        if counts[0] == counts[1]
+        else f"control tokens beside a plain result and one with their text: {counts}"
+    )
     return TemplateFinding("results are text", counts[0] == counts[1], detail)
 
 

@@ -59,8 +59,8 @@ class TransformersPolicy(Policy):
             agentgym.policy.logit_hooks). Scores are not restricted.
         reuse_mib: memory for keys and values of earlier turns of live episodes; 0 recomputes them each turn.
 
-    `version` identifies the weights: increment it when they change, or call `update_weights`, which does both during
-    episodes.
+    `version` identifies the weights: increment it when you change them. During episodes call `update_weights`, which
+    changes the weights and sets the version.
     """
 
     name = "transformers"
@@ -188,7 +188,7 @@ class TransformersPolicy(Policy):
         return await self._read_pair(prefix_ids, continuation_ids, _SCORED)
 
     async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
-        """Return the entropy at each token of a text, in nats."""
+        """Return the entropy in nats before each continuation token, over the `top` likeliest tokens."""
         return await self._read_pair(prefix_ids, continuation_ids, top)
 
     async def _read_pair(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:

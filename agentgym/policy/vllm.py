@@ -150,7 +150,7 @@ class VllmPolicy(Policy):
 
     @override
     async def check(self, request: Request) -> None:
-        """Check that the server can be made to call a tool. Raises: PolicyError, also for other constraints."""
+        """Raise PolicyError for binding constraints that the server cannot enforce: all but tool_choice."""
         if (hook := self._hook_of(request)) is not None and request.constraints.is_binding:
             await self._check_masks(hook)
 
@@ -179,7 +179,7 @@ class VllmPolicy(Policy):
             ) from error
 
     async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
-        """Return the entropy at each token of a text, in nats."""
+        """Return the entropy in nats before each continuation token, over the `top` likeliest tokens."""
         tables = await self._tables(prefix_ids, continuation_ids, top)
         likeliest = (sorted(table.values())[-top:] for table in tables)
         return [-math.fsum(math.exp(value) * value for value in values) for values in likeliest]

@@ -40,7 +40,7 @@ class VllmServer:
     """
 
     def __init__(self, *, log: Path, python: str | Path | None = None, gpus: str | None = None) -> None:
-        """Name the server; `start` it before the first request.
+        """Prepare a server without starting it; call `start` before the first request.
 
         Args:
             log: a file for the server's output.

@@ -30,7 +30,7 @@ class Work:
     reading: int = 0
 
     def since(self, earlier: Work) -> Work:
-        """Return what was done after an earlier moment."""
+        """Return the work done since `earlier`."""
         return Work(self.turns - earlier.turns, self.tokens - earlier.tokens, self.episodes, self.reading)
 
     def describe(self, seconds: float) -> str:

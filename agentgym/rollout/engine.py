@@ -25,7 +25,7 @@ class EpisodePlayer(Protocol):
         ...
 
     def recorded(self, job: EpisodeJob) -> None:
-        """Record that an episode's end has been stored (in the ledger, if any). It will not be requested again."""
+        """Take note that an episode's end is stored (in the ledger, if any): the run never plays this episode again."""
         ...
 
     def progress(self, job: EpisodeJob) -> tuple[int, str]:
@@ -89,7 +89,7 @@ class LocalPlayer:
             del self._playing[job.trajectory.id]
 
     def recorded(self, job: EpisodeJob) -> None:
-        """Do nothing: the end is already in this process's ledger."""
+        """Do nothing: the episode's end is already in this process's ledger."""
 
     def progress(self, job: EpisodeJob) -> tuple[int, str]:
         """Return the number of turns of an episode so far, and its activity."""

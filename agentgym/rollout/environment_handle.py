@@ -47,11 +47,12 @@ class EnvironmentHandle:
 
     Args:
         make: makes a fresh environment.
-        checkpoints, state_keys: whether to read them. A wrapper that repeats a record is always asked for its state
-            key, because that call moves the wrapper on to the next turn.
+        checkpoints, state_keys: whether to take checkpoints, and to read state keys. A wrapper that repeats a record is
+            always asked for its state key, because that call moves the wrapper on to the next turn.
     Attributes:
         current: the environment in use.
-        unwrapped: the environment inside its transparent wrappers, which gives the episode its class, tools and role.
+        unwrapped: the environment inside any transparent wrappers: the one whose class, tools and role the episode
+            records.
         state: its most recently read state.
         has_state: whether its class offers any part of a state.
     """

@@ -90,7 +90,7 @@ class EpisodeConfig:
     def make_environment(self, task: Task, turn: int = 0) -> Environment:
         """Make a fresh environment for the turns from `turn` on.
 
-        In a branch with a checkpoint, the environment answers turns before the fork from the record, and its reset
+        In a branch with a checkpoint, the environment answers the turns before the fork from the record. Its reset
         restores the checkpoint, unless a hook renewed the environment between `turn` and the fork.
         """
         environment, fork = self.environments.make(task), self.fork

@@ -68,12 +68,12 @@ class OpenedRun:
     def episodes(
         self, where: Mapping[str, str], *, sort: str, descending: bool, offset: int, limit: int
     ) -> dict[str, Any]:
-        """Return the rows of the chosen episodes, their total, and the kinds to choose from."""
+        """Return the rows of the chosen episodes, their number, and the values that each filter can have."""
         version, reader = self.pulse()["version"], self.reader()
         if reader is None:
             return {"rows": [], "total": 0, "all": 0, "lacking": 0, "facets": {}, "version": version}
         unread = reader.summarise()
-        # Kinds to choose from are limited to the chosen phase, run, task, tag and text.
+        # The values come from the episodes of the chosen phase, run, task, tag and text.
         within = {name: value for name, value in where.items() if name in ("phase", "run", "task", "tag", "text")}
         facets = reader.facets(within) | {"phase": reader.phases()}
         return {

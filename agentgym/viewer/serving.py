@@ -34,7 +34,7 @@ HEADERS = {
 
 
 class Guard:
-    """Wrap an application: refuse foreign names, foreign origins and writing requests, and add the headers above.
+    """Wrap an application: refuse a foreign Host or Origin and requests that write, and add the headers above.
 
     Args:
         port: the only port that a Host header may name.

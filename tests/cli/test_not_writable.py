@@ -38,7 +38,7 @@ def test_a_full_disk_is_told_from_other_errors_wherever_it_shows():
     wrapped.__cause__ = full
     assert "runs/x/model.safetensors" in not_writable(wrapped)
     torch_says = RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0")
-    assert "Cannot write a checkpoint whole" in not_writable(torch_says)
+    assert "Cannot write a checkpoint completely" in not_writable(torch_says)
     assert "Permission denied" in not_writable(PermissionError(errno.EACCES, "Permission denied", "/etc/x"))
     assert not_writable(FileNotFoundError(errno.ENOENT, "No such file", "x")) is None
     assert not_writable(KeyError("x")) is None

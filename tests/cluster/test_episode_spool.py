@@ -112,7 +112,7 @@ def test_the_oldest_make_room_and_what_cannot_be_kept_is_left_out_with_a_warning
     assert spool.read("run/0#0") is None
     assert sum(file.stat().st_size for file in files(tmp_path / "kept")) <= 4000
     assert not spool.write(ended("large", "x" * 5000), {})
-    assert "run/large#0 cannot be stored until its driver asks for it" in caplog.text
+    assert "run/large#0 cannot be kept for its driver" in caplog.text
     assert not spool.write(ended("odd"), {("odd", 0, 0): lambda: None})  # which no pickle holds
     (tmp_path / "file").write_text("")
     assert not EpisodeSpool(tmp_path / "file", "ledger").write(ended("nowhere"), {})  # as on a disk that is full

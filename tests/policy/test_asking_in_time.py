@@ -88,7 +88,7 @@ def test_paid_requests_beyond_the_limit_are_refused_whoever_asks():
         with pytest.raises(PolicyError, match=r"have cost 0\.005, more than --max-cost 0\.004: no more are sent"):
             account.check()
     assert open_account() is None
-    with pytest.raises(PolicyError, match="chat_api:m does not report its tokens"):
+    with pytest.raises(PolicyError, match="chat_api:m does not report how many tokens"):
         account.charge("chat_api:m", prompt_tokens=0, completion_tokens=0)
 
 

@@ -65,7 +65,7 @@ async def test_the_first_failure_that_is_tried_again_is_told_once(caplog):
 )
 async def test_an_account_without_quota_is_not_asked_again_and_the_remedy_is_named(status, text):
     with serving(Answer({"error": {"message": text}}, status)) as server:
-        with pytest.raises(PolicyError, match="Add credit to the account, or use the key of another"):
+        with pytest.raises(PolicyError, match="Add credit to the account, or use another account's key"):
             await post(server)
         assert len(server.requests) == 1
 

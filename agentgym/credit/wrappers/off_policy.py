@@ -88,7 +88,7 @@ def ratio_weights(
         mode: "tis" caps the ratio at `high`; "mis" drops ratios above `high`; "icepop" drops ratios
             above `high` or below `low`.
         level: the tokens of one ratio: each token, the turn's tokens, or all tokens of the trajectory.
-        over: the ratio of several tokens is their product ("sum" of logs) or its geometric "mean".
+        over: how the ratios of several tokens become one: by their product ("sum" of logs) or their geometric "mean".
         high, low: bounds of the ratio, not of its log.
     """
     known = ~np.isnan(log_ratios)

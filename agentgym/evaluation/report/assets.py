@@ -23,7 +23,7 @@ def assets() -> dict[str, bytes]:
 
 @cache
 def served() -> dict[str, bytes]:
-    """Return all files to serve, by name: the modules are one file, because each request costs time."""
+    """Return all files to serve, by name. The modules are combined into one file, because each request costs time."""
     others = {name: content for name, content in assets().items() if not name.endswith(".js")}
     return others | {"script.js": script().encode("utf-8")}
 
@@ -53,7 +53,7 @@ def script() -> str:
 
 
 def module(name: str) -> str:
-    """Return the text of one script."""
+    """Return the text of one module."""
     return assets()[name].decode("utf-8")
 
 

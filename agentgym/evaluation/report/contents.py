@@ -149,7 +149,7 @@ def _read_evaluations(contents: Contents) -> None:
 
 
 def _read_credit(contents: Contents) -> None:
-    """Read the credit of the last step with nonzero credit only: a long run has millions of turns."""
+    """Read only the credit of the last step that has any other than 0: a long run has millions of turns."""
     advantages: dict[str, list[float]] = {}
     last_step = -1
     for row in _json_lines(contents, contents.path / "credit.jsonl"):

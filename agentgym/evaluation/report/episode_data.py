@@ -36,7 +36,7 @@ def episode_data(
 
     Args:
         credit: the trainer's credit for its turns.
-        link: where the page finds images; by default they are in the data.
+        link: makes the URLs of images; by default data URIs, which hold the images.
     """
     task, link = trajectory.task, link or data_uri
     return {
@@ -298,7 +298,7 @@ def _listed_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
-    """Return the verdict on an episode from its summary: as `verdict` in agentgym.evaluation.report.episode_data."""
+    """Return what `verdict` returns for an episode, from its summary."""
     if row["stop"] is None:
         return "running"
     if StopReason(row["stop"]).failed:

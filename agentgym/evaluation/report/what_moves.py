@@ -11,7 +11,7 @@ LAST_STEPS = 10
 
 
 def what_moves(rows: Sequence[Mapping[str, float]]) -> str:
-    """Return a sentence such as "success 62 %, form 38 %; success varies in 25 % of groups"; "" for other metrics.
+    """Return a sentence such as "success 62 %, form 38 %; success varies in 25 % of groups"; "" without such metrics.
 
     Args:
         rows: the metrics of a training, by step. The last steps with an advantage are averaged.

@@ -24,7 +24,7 @@ class Decision:
     """The decision on one pair of agents.
 
     Attributes:
-        verdict: the first agent against the second. `equal`: no difference found in all planned interims;
+        verdict: how the first agent compares with the second. `equal`: no difference found in all planned interims;
             `more seeds`: no difference found yet, and another interim is left.
         interim: the interim of the decision, from 1; 0 while undecided.
     """

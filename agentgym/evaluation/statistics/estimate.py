@@ -17,7 +17,7 @@ Outcomes = Sequence[Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its interval, all in the same unit; all three are NaN without data.
+    """A number with its interval, in the same unit; without data, the number and both ends are NaN.
 
     Attributes:
         value: the point estimate. `low`, `high`: the two-sided interval at `level`.
@@ -48,8 +48,8 @@ class Comparison:
         difference: mean over tasks of after minus before, in success rate, with its paired interval.
         better, worse, same: tasks whose success rate rose, fell, stayed.
         p_value: exact two-sided sign test over the tasks that changed; 1.0 if none did.
-        permutation_p: two-sided sign-flip permutation test of the mean difference. With one sample of 0 or 1 per task
-            both are McNemar's exact test.
+        permutation_p: two-sided sign-flip permutation test of the mean difference. With one sample of 0 or 1 per task,
+            both p-values are those of McNemar's exact test.
     """
 
     difference: Estimate
@@ -61,7 +61,7 @@ class Comparison:
 
     @property
     def significant(self) -> bool:
-        """Whether the interval excludes 0 and the permutation test agrees: true for at most 1 in 20 equal pairs."""
+        """Whether the interval excludes 0 and permutation_p agrees: true in at most 1 of 20 cases of equal agents."""
         outside = self.difference.low > 0 or self.difference.high < 0
         return outside and self.permutation_p <= 1 - self.difference.level + 1e-12
 

@@ -17,7 +17,7 @@ from agentgym.evaluation.statistics.score import FEW_TASKS, differing_tasks, sco
 def pass_at_k(n: int, successes: int, k: int) -> float:
     """Estimate without bias the chance that at least one of `k` samples solves the task, from `n >= k` samples.
 
-    1 - C(n - c, k) / C(n, k), as a product so that large n do not overflow.
+    1 - C(n - successes, k) / C(n, k), as a product so that large n do not overflow.
     Raises: EvaluationError unless 1 <= k <= n and 0 <= successes <= n.
     Source: Chen et al. 2021, arXiv:2107.03374, eq. 1.
     """
@@ -28,7 +28,7 @@ def pass_at_k(n: int, successes: int, k: int) -> float:
 
 
 def pass_hat_k(n: int, successes: int, k: int) -> float:
-    """Estimate without bias the chance that all of `k` samples solve the task, written pass^k: C(c, k) / C(n, k).
+    """Estimate without bias the chance that all of `k` samples solve the task, pass^k: C(successes, k) / C(n, k).
 
     Raises: EvaluationError unless 1 <= k <= n and 0 <= successes <= n.
     Source: Yao et al. 2024 (tau-bench), arXiv:2406.12045, section 4.

@@ -40,17 +40,20 @@ def wilson(successes: float, n: int, *, level: float = 0.95) -> Estimate:
 def success_rate(outcomes: Outcomes, *, level: float = 0.95) -> Estimate:
     """Return the mean success over tasks with Wilson's interval, with samples clustered by task.
 
-    With one sample of 0 or 1 per task, this is Wilson's interval. With more samples, it is Wilson's interval for the
-    effective number of samples, p (1 - p) / (s^2 / n), at most the actual number; s^2 is the variance of the task
-    means. The quantile lies between the normal's (k = 1, where p alone determines s^2) and Student's t with n - 1
-    degrees of freedom (large k, where s^2 is estimated): the square root of z^2 / k + t^2 (1 - 1 / k) for k samples per
-    task. That blend is ours; in simulation it covers 94 to 96 % from 20 tasks on, where the percentile bootstrap covers
-    91 to 93 %. If all tasks agree, s^2 is 0 and n tasks count as n samples. For outcomes outside [0, 1],
-    cluster_bootstrap is used. There are two corrections for rare success, simulated by benchmarks/intervals.py. Up to
-    four (effective) successes, the lower end is at most the Poisson limit, because Wilson's covers as little as 84 %
-    there. If fewer than seven tasks m hold all successes, s^2 hardly measures how alike the samples of a task are; the
-    design effect is then averaged with its maximum k, with weights m and 1 (ours). The same holds for rare failure, at
-    the upper end.
+    With one sample of 0 or 1 per task, this is Wilson's interval. With k > 1 samples per task, it is Wilson's interval
+    for the effective number of samples, p (1 - p) / (s^2 / n), at most the actual number; s^2 is the variance of the n
+    task means. If all tasks agree, s^2 is 0 and n tasks count as n samples. For outcomes outside [0, 1],
+    cluster_bootstrap is used.
+
+    The quantile lies between the normal's (k = 1, where p alone determines s^2) and Student's t with n - 1 degrees of
+    freedom (large k, where s^2 is estimated): the square root of z^2 / k + t^2 (1 - 1 / k). That blend is ours; in
+    simulation it covers 94 to 96 % from 20 tasks on, where the percentile bootstrap covers 91 to 93 %.
+
+    There are two corrections for rare success, simulated by benchmarks/intervals.py. (1) Up to four (effective)
+    successes, the lower end is at most the Poisson limit, because Wilson's covers as little as 84 % there. (2) If only
+    m < 7 tasks have a success, s^2 hardly measures how alike the samples of a task are. The design effect is then the
+    mean of its estimate, with weight m, and its maximum k, with weight 1 (ours). For rare failure, both are applied in
+    the same way, (1) to the upper end.
     Source: Wilson as above; effective sample size: Korn and Graubard 1998, Survey Methodology 24; with
         Wilson's interval: Franco, Little, Louis and Slud 2019, J. Survey Stat. Methodol. 7(3); Poisson limit: Brown,
         Cai and DasGupta 2001, Statistical Science 16(2), section 4.1.1.

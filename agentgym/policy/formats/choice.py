@@ -138,7 +138,7 @@ def call_by_template(
     """Return a call of the tool `probe` as the chat template writes it; None without a template, or if it writes none.
 
     Args:
-        call_format: gives the call's id, if its calls have ids.
+        call_format: the format that makes the call's id, if its calls have ids.
     """
     return WrittenCalls(tokenizer, template_options).text(1, ids_of(call_format))
 
@@ -179,7 +179,7 @@ def _as_written(factory: Any, written: WrittenCalls) -> CallFormat:
 
 
 def _written_alike(call_format: CallFormat, written: WrittenCalls) -> int:
-    """Return how many characters of two calls, else of one call, the format writes as the template does, else 0."""
+    """Return how long the format's text of two calls is if the template writes the same; else of one call; else 0."""
     ids = ids_of(call_format)
     for count in (2, 1):
         text = written.text(count, ids)

@@ -1,4 +1,4 @@
-"""Give types to arguments that a format writes without types: the schema's type, if the text can be read as it."""
+"""Convert the arguments of formats that write every value as text to the types in the tools' schemas."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class CallIds:
     Attributes:
         make: returns the id of a call from the tool's name and the call's number in the conversation, from 0.
         pattern: matches a whole id.
-        reference: the text around an id that the template itself made, with {id} for the id.
+        reference: how the template writes an id that it made up itself, with {id} in place of the id.
     """
 
     make: Callable[[str, int], str]

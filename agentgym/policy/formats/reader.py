@@ -77,7 +77,7 @@ class CallWalk:
         A message that consists only of bare JSON calls is read in every format.
 
         Args:
-            problem: what is wrong with a text that was meant as a call but has none.
+            problem: what is wrong with the text, if it was meant as a call but no call was found in it.
         """
         content, seen = self.content, set[str]()
         for index, call in enumerate(self.calls):

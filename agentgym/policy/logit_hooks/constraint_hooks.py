@@ -33,7 +33,7 @@ class ConstraintHooks:
         self._automata: dict[str, TokenAutomaton] = {}
 
     def hook(self, request: Request) -> AutomatonHook | None:
-        """Return the hook of a request; None if nothing binds it.
+        """Return the hook of a request; None if it has no binding constraint.
 
         Raises: PolicyError for a JSON Schema, for a call that the format cannot write, and for a tokenizer that is not
             byte-level BPE.

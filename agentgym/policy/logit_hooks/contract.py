@@ -88,8 +88,8 @@ def make_hook(
 class LogitTilt(Protocol):
     """A logit hook that changes logits. Log-probabilities refer to the changed distribution.
 
-    The changes are not recorded. So its episodes can be used for measurement and imitation, but not for training on
-    their log-probabilities.
+    The changes are not recorded. So episodes sampled with a tilt can be used for measurement and imitation, but not for
+    training on their log-probabilities.
     """
 
     def __call__(self, tokens: Sequence[int]) -> TokenMask | None:

@@ -82,7 +82,7 @@ class JsonState(NamedTuple):
 
 
 class JsonObject:
-    """One JSON object (RFC 8259), at most MAX_DEPTH brackets deep, and nothing else: no mark of a thought either."""
+    """Nothing but one JSON object (RFC 8259), at most MAX_DEPTH brackets deep, with no mark of a thought in it."""
 
     decisive = '"\\' + _CONTROL + "".join({mark[-1] for mark in _MARKS})
     settings: Mapping[str, Any] = {}
@@ -172,7 +172,7 @@ class JsonObject:
 
 
 class ThoughtState(NamedTuple):
-    """The position before the grammar begins: in a thought if `closing` is its mark, else before or after one."""
+    """The position before the grammar's text. `closing`: the mark that closes the present thought; "" outside one."""
 
     typed: str = ""
     closing: str = ""

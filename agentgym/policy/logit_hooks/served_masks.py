@@ -23,7 +23,7 @@ PLUGIN = "agentgym.policy.vllm_plugin:GrammarMasks"
 GRAMMAR, PROBE = "agentgym_grammar", "agentgym_probe"
 """Names of the extra arguments of a request (vllm_xargs)."""
 OTHER_TOKENS, SAME_TOKENS = 0, 1
-"""The only token that may follow a probe, if the server's tokenizer differs from the one it names or is the same."""
+"""The only token that a server lets follow a probe that names another tokenizer, or the server's own."""
 REMEDY = (
     f"Start it with --logits-processors {PLUGIN} and VLLM_USE_V2_MODEL_RUNNER=0, in an environment that has agentgym "
     "beside vLLM"
@@ -39,7 +39,7 @@ def with_vllm_form(factory: Factory) -> Factory:
 
 
 def require_vllm_form(name: str) -> None:
-    """Raise UnknownNameError; PolicyError if a vLLM server cannot compute the masks of the hook of this name."""
+    """Raise PolicyError if a vLLM server cannot compute this hook's masks; UnknownNameError if the name is unknown."""
     if not getattr(load("logit_hooks", name), _MARK, False):
         raise PolicyError(
             f"The logit hook {name!r} cannot be used with vLLM: it runs in this process before each token, whereas a "
@@ -84,7 +84,7 @@ def probe_options(hook: LogitHook | None = None) -> dict[str, Any]:
 
 
 def check_probe(token: int, logprob: float) -> bool:
-    """Return whether the server has the tokens that the probe named. Raises: PolicyError if it applies no masks."""
+    """Return whether a probe's answer confirms its tokenizer. Raises: PolicyError if the server applies no masks."""
     if logprob != 0.0 or token not in (OTHER_TOKENS, SAME_TOKENS):
         raise PolicyError(f"The vLLM server does not apply the masks of logit hooks. {REMEDY}.")
     return token == SAME_TOKENS

@@ -242,7 +242,7 @@ class WorkerPool:
         return finished.job.trajectory
 
     def _raise_failures(self) -> None:
-        """Forget the tasks that have ended. Raises: the error of one of them, such as LedgerError."""
+        """Forget the asyncio tasks that have ended. Raises: the error of one of them, such as LedgerError."""
         if not self._changed.is_set():
             return
         self._changed.clear()
