@@ -1,7 +1,7 @@
 """`action_similarity`: how similar the agent's next action is to the expert's, ignoring its reasoning.
 
-Source: SRL, Deng et al. 2025, arXiv:2510.25992, section 4: twice the matching characters over all characters, by
-Python's sequence matcher, of the action without the reasoning; -1 for an answer without a readable action.
+Source: SRL, Deng et al. 2025, arXiv:2510.25992, section 4: the ratio of Python's sequence matcher (twice the matching
+characters, divided by all characters of both actions); -1 for an answer without a readable action.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .patch_similarity import alike
 
 
 class ActionSimilarity(Reward):
-    """Outcome components `action_similarity`, -1 to 1, of the first turn; and `success`, 1.0 for the expert's action.
+    """Outcome components of the first turn: `action_similarity`, -1 to 1; and `success`, 1.0 for the expert's action.
 
     `truth` is the expert's message: `calls`, each with `name` and `arguments`, and `text`. If the expert called a tool,
     only calls are compared, in their order, and the text beside them is ignored; a message without a readable call

@@ -23,7 +23,7 @@ from .needed_success import succeeded
 
 class AnswerConsistency(Reward):
     """Outcome components `consistency`, 1.0 for a right answer that its reasoning makes likely, else 0.0; and
-    `answer_likelihood`, the mean probability of the answer's tokens, of weight 0, if there is an answer.
+    `answer_likelihood`, of weight 0, the mean probability of the answer's tokens; missing without an answer.
 
     It judges complete groups and needs the `success` of another reward. A group with an episode without token ids (from
     a script or an API) has neither component.
@@ -31,8 +31,8 @@ class AnswerConsistency(Reward):
     Args:
         reference: scores the tokens; None for a copy of the playing policy, which is updated during training.
         decay: weight of the copy in each update, 0 to 1. every: training steps between updates.
-        most: upper bound of a token's probability. margin: the distance below the mean at which a likelihood still gets
-            the bonus.
+        most: a token's probability is cut to this value. margin: how far below the mean a likelihood may be and still
+            get the bonus.
         tool, argument: the final tool and its argument with the answer; tool is None if the answer is plain text.
     """
 
@@ -85,7 +85,7 @@ class AnswerConsistency(Reward):
     async def group(self, episodes: Sequence[Trajectory]) -> list[Components]:
         """Judge the episodes of a group.
 
-        Raises: JudgeError without `success` or a policy that can score; PolicyError if it fails.
+        Raises: JudgeError if no reward judged `success` or no policy can score; PolicyError if the policy fails.
         """
         if not all(map(has_tokens, episodes)):
             return [{} for _ in episodes]
@@ -102,7 +102,9 @@ class AnswerConsistency(Reward):
         return components
 
     async def _likelihood(self, episode: Trajectory) -> float | None:
-        """Return the mean probability of the answer tokens after the reasoning, capped at `most`; None without one."""
+        """Return the mean probability of the answer's tokens after the reasoning, each at most `most`; None without an
+        answer.
+        """
         renderer = renderer_of(self.reference, "answer_consistency")
         assert self.reference is not None
         answer = final_answer(episode, self.argument)

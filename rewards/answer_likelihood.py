@@ -1,4 +1,4 @@
-"""Finds the final answer in an episode's tokens, and computes the likelihood of another answer in its place.
+"""Finds where the final answer begins in an episode's tokens, and computes the likelihood of any answer there.
 
 `reference_probability` and `answer_consistency` share these functions; both need a policy that can score tokens.
 """

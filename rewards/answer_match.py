@@ -11,11 +11,12 @@ from .final_answer import final_answer, gold_answers
 class AnswerMatch(Reward):
     """Compares the whole answer with `truth["answer"]`; listing several candidates matches nothing.
 
-    Any of several right answers will do: a list, or those of `truth["answers"]`.
+    If several answers are right, each of them succeeds: `truth["answer"]` may be a list, and `truth["answers"]` lists
+    further ones.
 
-    The answer is the text argument of the first final call that succeeded; without such a call, the text of a last
-    message without calls, if it ended the episode. Text is compared folded (`agentgym.reward.fold_text`), without outer
-    quotes and a final full stop; numbers by value, so that `$1,184.50` equals `1184.5`.
+    The answer is the text argument of the first final call that succeeded. Without such a call it is the text of the
+    last message, if that has no calls and ended the episode. Text is compared folded (`agentgym.reward.fold_text`),
+    without outer quotes and a final full stop; numbers by value, so that `$1,184.50` equals `1184.5`.
 
     Args:
         argument: the final tool's argument that holds the answer.

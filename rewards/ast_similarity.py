@@ -21,7 +21,7 @@ MAX_CHARS = 50_000
 
 
 class AstSimilarity(Reward):
-    """Outcome component `ast_similarity`, 0 to 1: similarity of the final Python code to `truth["reference"]`.
+    """Outcome component `ast_similarity`, 0 to 1: similarity of the submitted Python code to `truth["reference"]`.
 
     Similar code may be wrong: keep the weight below that of tests. Code that cannot be parsed earns 0.
 

@@ -1,8 +1,8 @@
 """`behaviour_action`: compares predicted actions with recorded ones and rewards the right type, element and value.
 
 Source: Shop-R1, Zhang et al. 2025, arXiv:2507.17842: the hierarchy, ROUGE-L with a threshold for texts, and higher
-rewards for long texts, which are hard to predict, so that always predicting the easy `terminate` is not the best
-policy.
+rewards for long texts. These are hard to predict; without the higher reward, always predicting the easy `terminate`
+would be the best policy.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from .token_overlap import normalised
 
 TOOL = "act"
 LONG_WORDS = 3
-"""A label with at least this many words is a long text; a typed text is always long."""
+"""An element's label of at least this many words counts as a long text; a typed text always does."""
 Action = tuple[str, str, str]
-"""The type, the element and the value, normalised; an action without an element has neither."""
+"""The type, the element and the value, normalised; an action without an element has no value either."""
 
 
 class BehaviourAction(Reward):
-    """Compares each call of `act` that ran with the action of `truth["actions"]` that it should predict, in order.
-    An action is a text, `terminate` or `type target: value`.
+    """Compares the calls of `act` that ran with the actions of `truth["actions"]`, the first call with the first action
+    and so on. An action is a text: `terminate`, or `type target: value`.
 
-    Turn components, each a share of the session, so that they add up to at most `difficulty` over an episode:
-    `action_type` for the right type; `attribute` for the right element given the type; `value` for the value given
-    both: its similarity, ROUGE-L of at least `threshold`, times `difficulty` if it is long. An action without an
-    element, such as `terminate`, is rewarded for its type only. Outcome components: `success`, 1.0 if every action is
-    completely right, and `exact_actions`, the share of right actions (weight 0). Case, punctuation and articles are
-    ignored.
+    Turn components, each divided by the session's number of actions, so that each sums to at most 1 over an episode
+    (`value` to at most `difficulty`): `action_type` for the right type; `attribute` for the right element, if the type
+    is right; `value`, if both are right, for the value: its ROUGE-L similarity if that is at least `threshold`, times
+    `difficulty` if the value is long. An action without an element, such as `terminate`, is rewarded for its type only.
+    Outcome components: `success`, 1.0 if every action is completely right, and `exact_actions`, the share of completely
+    right actions (weight 0). Case, punctuation and articles are ignored.
 
     The rationale of each such call is named as a span, for the wrapper `self_certainty`.
 
     Args:
-        difficulty: factor on long values. Shop-R1 uses 1000, and the same 0.3 for the type and 0.2 for the element.
+        difficulty: factor on long values. Shop-R1 uses 1000; its weights of type and element, 0.3 and 0.2, are also
+            ours.
         threshold: minimum similarity, 0 to 1; below it a value is wrong. 1 requires the same words in the same order.
     Raises: ValueError for a difficulty or threshold out of range.
     """

@@ -1,7 +1,7 @@
 """`bfcl`: whether the agent's first message makes the calls that the Berkeley Function-Calling Leaderboard accepts.
 
-Source: the comparison of syntax trees of BFCL, Patil et al. 2025 (ICML, "The Berkeley Function Calling Leaderboard
-(BFCL)"), as its package `bfcl-eval` 2026.3.23 computes it for Python; tests compare the verdicts.
+Source: BFCL's comparison of syntax trees, Patil et al. 2025 (ICML, "The Berkeley Function Calling Leaderboard (BFCL)"),
+as its package `bfcl-eval` 2026.3.23 computes it for Python. Our tests compare its verdicts with ours.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class AcceptedCall:
 
     Attributes:
         required: arguments that the function requires.
-        types: the type of each declared argument, with the type of its items, or None.
+        types: for each declared argument, its type, and the type of its items if it is a list, else None.
         accepted: the accepted values of each argument; for a dict, accepted values by key.
     """
 
@@ -59,10 +59,10 @@ class AcceptedCall:
 class Bfcl(Reward):
     """For single-turn tasks of BFCL: `truth["kind"]` is `calls`, `no_call` (irrelevance) or `some_call` (relevance).
 
-    With `calls`, `truth["calls"]` lists them in the form of `AcceptedCall`, in any order: the agent must make equally
-    many calls, all accepted. Values must have the declared type (a whole number is also a float); text is compared
-    without case, spaces and the signs `,./-_*^`, and numbers exactly. A message with unreadable calls makes none. All
-    this is as published. Outcome component `success`, 1.0 or 0.0.
+    Outcome component `success`, 1.0 or 0.0. If the kind is `calls`, `truth["calls"]` lists the expected calls in the
+    form of `AcceptedCall`: the agent must make exactly these, in any order. Values must have the declared type (a whole
+    number is also a float). Text is compared without case, spaces and the signs `,./-_*^`; numbers are compared
+    exactly. A message with an unreadable call counts as one without calls. All this is as published.
     """
 
     def outcome(self, episode: Trajectory) -> Components:
@@ -82,8 +82,9 @@ class Bfcl(Reward):
 
     @staticmethod
     def accepts(task: Task, calls: Sequence[Call]) -> bool:
-        """Return whether the calls are those that a `calls` task requires. Raises: JudgeError if it lists
-        none.
+        """Return whether the calls are those that a task of kind `calls` requires.
+
+        Raises: JudgeError if the truth lists none.
         """
         return all_fit(calls, accepted_calls(task))
 
@@ -146,7 +147,9 @@ def _fits(value: Any, accepted: Sequence[Any], kind: str, items: str | None) -> 
 
 
 def _is_typed(value: Any, accepted: Sequence[Any], expected: Any, of_items: Any) -> bool:
-    """Return whether a value, and its items one level deep, have the declared type or the accepted values' type."""
+    """Return whether a value has the declared type, its items too if it is a list; or else the accepted values'
+    type.
+    """
     if type(value) is not expected:
         return type(value) is _type_of(accepted)
     if of_items is None:

@@ -1,4 +1,6 @@
-"""`bfcl_turns`: whether the functions' state and results match, turn by turn, those of BFCL's published calls."""
+"""`bfcl_turns`: whether, after each turn, state and results of the functions are those that BFCL's published calls
+give.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,17 @@ from agentgym.reward import SUCCESS, Components, read_submission
 
 RECORD = "Record: "
 MAX_STEPS = 20
-"""The largest number of messages with calls in one turn; with more, the leaderboard gives up."""
+"""The largest number of messages with calls in one turn; with more, the leaderboard stops the item."""
 
 
 class BfclTurns(Reward):
-    """For `agentgym/function-turns-v1`: `truth["turns"]` has `state` and `results`, digests, for each turn.
+    """For `agentgym/function-turns-v1`: `truth["turns"]` has two entries for each turn: `state`, a digest, and
+    `results`, a list of digests.
 
-    A turn without results in the truth is not compared, because the agent does not have the necessary information yet.
-    In every other turn the agent must have made a call, the final state must be the expected one, and all expected
-    results must be among the episode's results so far. Outcome components: `success`, 1.0 if all turns are right;
-    `progress`, the share of turns before the first wrong one, with weight 0.
+    A turn without results in the truth is not compared: in it the agent still lacks information that a later turn
+    gives. In every other turn the agent must have made a call, the final state must be the expected one, and all
+    expected results must be among the episode's results so far. Outcome components: `success`, 1.0 if all turns are
+    right; `progress`, the share of turns before the first wrong one, with weight 0.
 
     Source: BFCL, Patil et al. 2025 (ICML), multi-turn: state-based and response-based evaluation, as the package
         `bfcl-eval` 2026.3.23 computes it; tests compare the verdicts.

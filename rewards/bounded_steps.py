@@ -1,8 +1,8 @@
 """`bounded_steps`: another reward's step scores, refined so that more steps never mean more reward.
 
-The sum of raw step scores rewards repeating steps that are correct but useless.
-Source: Gao et al. 2024, arXiv:2410.15115, section 4: Clip, min(s_k - eta, 0); Delta, s_k - s_{k+1}, so that the steps
-from k on add up to s_k. The last step keeps its score.
+If raw step scores are summed, repeating correct but useless steps is rewarded.
+Source: Gao et al. 2024, arXiv:2410.15115, section 4: Clip, min(s_k - eta, 0); Delta, s_k - s_{k+1}, where the last step
+keeps its score, so that the steps from k on add up to s_k.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agentgym.reward import Components, validate_components
 
 
 class BoundedSteps(Reward):
-    """Turn component `step`: a component of another reward, clipped or as the difference to the next turn.
+    """Turn component `step`: a turn component of another reward, clipped, or minus its value in the next turn.
 
     Args:
         reward: scores the steps: a Reward or a registered name. component: its turn component to use; a turn without it

@@ -1,4 +1,4 @@
-"""`box_size`: whether the box has the right size. With hits alone boxes shrink; with IoU alone they grow."""
+"""`box_size`: whether the box has the right size. Trained on hits alone, boxes shrink; on IoU alone, they grow."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from .boxes import answered_box, inside, true_box
 
 
 class BoxSize(Reward):
-    """Outcome component `box_size`, 0 to 1: the ratio of the shorter to the longer width, times that of the heights.
+    """Outcome component `box_size`, 0 to 1: the smaller divided by the larger of the two boxes' widths, times the same
+    of the heights.
 
     A box whose centre misses the target gets 0. An episode without a box has no component.
-    Source: the size constraint, in addition to hit and IoU, is from GUI-G1, Zhou et al. 2025, arXiv:2505.15810; this
-        product is
-        our choice: it is 1 only for the right size and does not depend on the position of the box.
+    Source: rewarding the size in addition to hit and IoU: GUI-G1, Zhou et al. 2025, arXiv:2505.15810. This product is
+        our choice: it is 1 only for the right size, and independent of the box's position.
     """
 
     def outcome(self, episode: Trajectory) -> Components:

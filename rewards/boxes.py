@@ -10,7 +10,7 @@ from agentgym import Call, JudgeError, Trajectory
 Box = tuple[float, float, float, float]
 Point = tuple[float, float]
 MAX_SIDE = 2**31
-"""A larger number is not a coordinate: no screen is as large, and larger areas would be inexact."""
+"""A larger number is not a coordinate: no screen is as large, and the area of a larger box would be inexact."""
 
 
 def true_box(episode: Trajectory, judge: str, name: str = "box") -> Box:

@@ -1,11 +1,11 @@
-"""Asks a chat model for a verdict or for quotes, with fenced texts, a strict last line, a cache and limited
-concurrency.
+"""Asks a chat model for a verdict on texts, or for quotes from them. Verdicts are cached, and concurrency is limited.
 
 The judged text was written by a policy that the verdict rewards, so it may try to mislead the judge. Therefore each
-text is put between markers with a hash of all texts, which no text can contain, and the judge is told that everything
-between the markers is data. A reply counts only if it ends in exactly one allowed verdict, or one object of lists of
-quotes; otherwise the question is asked again. After the last attempt the judge is asked about a harmless text. If the
-judge gives a verdict on the harmless text, the judged text has prevented a verdict, and gets the worst one.
+text is put between markers that contain a hash of all texts, so that no text can contain a marker, and the judge is
+told that everything between the markers is data. A reply counts only if its last line is one allowed verdict, or one
+JSON object of lists of quotes; otherwise the question is asked again. After the last attempt the judge is asked about a
+harmless text in place of the judged one. If it gives a verdict on the harmless text, the judged text prevented its own
+verdict and gets the worst one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _Answer = TypeVar("_Answer", str, Quotes)
 
 
 class JudgeSilent(Exception):
-    """The judge gave no verdict on a text, or refused the text."""
+    """The judge gave no verdict on a text, or no answer at all."""
 
 
 class ChatJudge:
@@ -50,7 +50,7 @@ class ChatJudge:
     Args:
         policy: the judge: a Policy, or the name and options of a registered one,
             `{"name": "chat_api", "base_url": ..., "model": ...}`. With None, asking raises JudgeError.
-        concurrency: largest number of open questions.
+        concurrency: largest number of questions that wait for an answer at the same time.
         attempts: tries per question until a reply has a verdict.
         max_chars: longer texts are cut in the middle, and a note marks the cut.
         max_tokens: limit of a reply.
@@ -92,8 +92,8 @@ class ChatJudge:
         """Return one of the choices, or `worst`.
 
         Args:
-            written: the names of the texts that an agent wrote. worst: the verdict for texts that prevent a verdict
-                although the judge gives one on harmless texts in their place.
+            written: the names of the texts that an agent wrote. worst: the verdict if there is none on these texts, but
+                one on harmless texts in their place.
         Raises: JudgeError without a judge, or if it cannot be reached or gives no verdict on any text.
         """
         listed = " or ".join(f"VERDICT: {choice}" for choice in choices)
@@ -105,7 +105,8 @@ class ChatJudge:
     async def quotes(
         self, question: str, texts: Mapping[str, str], keys: Sequence[str], *, written: Collection[str] = ()
     ) -> Quotes:
-        """Return quotes from the texts by key, as the judge wrote them; empty if the texts prevent an answer.
+        """Return, for each key, the quotes that the judge gave, unchecked; all lists are empty if the texts prevent an
+        answer.
 
         Args: `written` as in `verdict`. Raises: JudgeError, as `verdict` does.
         """
@@ -117,7 +118,7 @@ class ChatJudge:
     async def _answer(
         self, question: str, rules: str, read: Callable[[str], _Answer | None], expected: str, texts: Mapping[str, str]
     ) -> _Answer:
-        """Return the result of `read` on the judge's first reply with a result.
+        """Return what `read` gives for the judge's first reply in which it finds an answer.
 
         Raises: JudgeSilent; JudgeError without a judge.
         """
@@ -219,7 +220,9 @@ async def _judged(
 
 
 def verdict_in(reply: str, choices: Sequence[str]) -> str | None:
-    """Return the verdict in the last line of a reply; None without one, or if an earlier line has another verdict."""
+    """Return the verdict in the last line of a reply; None if there is none, or if an earlier line has another
+    verdict.
+    """
     lines = [line.strip() for line in reply.strip().splitlines()]
     verdicts = [match[1] for line in lines if (match := re.fullmatch(r"VERDICT: (\S+)", line))]
     if (

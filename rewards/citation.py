@@ -14,8 +14,8 @@ from .final_answer import final_call
 class Citation(Reward):
     """Compares the sources of the final call with the gold pages, as sets of titles.
 
-    Precision is the share of cited pages that are gold and were read by the agent; recall is the share of gold pages
-    that were read and cited. A cited page that was not read is a guess, and counts as wrong. An episode without an
+    Precision is the share of cited pages that are gold and that the agent read; recall is the share of gold pages that
+    the agent read and cited. A cited page that was not read is a guess, and counts as wrong. An episode without an
     answer, or a task without `truth["pages"]`, has neither component; an answer without sources has 0 in both.
 
     Source: Gao et al. 2023, "Enabling LLMs to generate text with citations" (ALCE), arXiv:2305.14627, sec. 3, with

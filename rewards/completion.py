@@ -1,4 +1,4 @@
-"""`completion`: how much closer each piece of written code comes to the original function.
+"""`completion`: how much closer each written piece of code brings the text to the original function.
 
 Source: immediate rewards on partial code, IRCoCo (Li et al. 2024, arXiv:2401.16637). There a learned evaluator predicts
 the quality of a completion; here the similarity of the code so far is used as a potential, so that a gain cannot be
@@ -24,9 +24,9 @@ class Completion(Reward):
     """Turn component `nearer`; outcome components `success`, `tests_passed`, `exact` and `similarity`.
 
     The code so far follows from the calls: `write(text)` appends, `undo()` removes the last piece. `nearer` is the
-    change of its similarity to `truth["completion"]` (0 to 1, by matching text, without trailing white space); over an
-    episode it sums to the final similarity. `success` is 1.0 if the whole function passes the hidden tests.
-    `tests_passed`, `exact` and `similarity` have weight 0.
+    turn's change of the similarity of this code to `truth["completion"]` (0 to 1, the share of matching characters,
+    without trailing white space); over an episode it sums to the final similarity. `success` is 1.0 if the whole
+    function passes the hidden tests. `tests_passed`, `exact` and `similarity` have weight 0.
 
     Args:
         cpu_s: processor seconds of the hidden tests. backend: creates the judge's sandboxes.

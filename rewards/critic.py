@@ -17,11 +17,11 @@ CRITIQUE = (
 
 
 class CritiqueByModel(Reward):
-    """Feedback on an episode by a chat model, which is shown the episode and its rewards, but not the truth.
+    """Gives a chat model's feedback on an episode. The model sees the episode and its rewards, but not the truth.
 
-    Use it together with the reward that judges: `[reward] also = ["critic"]`. `Attempts(feedback="text")` then guides
-    the next attempt, and the gatherer `refined` asks it about failures. A model can be misled, and its answers vary, so
-    an episode of several attempts with its feedback cannot be replayed.
+    Use it together with the reward that judges: `[reward] also = ["critic"]`. `Attempts(feedback="text")` then gives
+    the feedback to the next attempt, and the gatherer `refined` to the refinement of a failed episode. A model can be
+    misled. Its answers vary, so an episode of several attempts with such feedback cannot be replayed.
     Source: guidance from failures, Agent-RLVR, Da et al. 2025, arXiv:2506.11425; the prompt is ours.
 
     Args:

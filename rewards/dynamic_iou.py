@@ -17,8 +17,8 @@ class DynamicIoU(Reward):
     Source: V-Triune, Ma et al. 2025, arXiv:2505.18129, section 3.3; with its thresholds and shares.
 
     Args:
-        thresholds: rising thresholds in [0, 1]. until: for each threshold but the last, the share of training at which
-            it ends.
+        thresholds: rising thresholds in [0, 1]. until: for each threshold but the last, the share of training, 0 to 1,
+            after which the next one applies.
     """
 
     def __init__(self, thresholds: Sequence[float] = (0.85, 0.95, 0.99), until: Sequence[float] = (0.10, 0.25)) -> None:

@@ -17,8 +17,8 @@ _PASSAGE = re.compile(r'Doc \d+\(Title: "(.*?)"\) ')
 class Evidence(Reward):
     """Rewards each of n gold pages once with 1/n, in the turn that first reads it.
 
-    Gold pages are the titles in `truth["pages"]`, a list or the keys of an object; a task without them has no
-    component. A page counts as read when `open` or `follow` showed it, or when a retriever returned it as a whole
+    The titles of the gold pages are `truth["pages"]`, a list or an object's keys; an episode of a task without them has
+    no component. A page counts as read when `open` or `follow` showed it, or when a retriever returned it as a whole
     passage; a search result that lists it is not enough. Titles are read from the first line of a result, or from the
     beginning of a passage, so that a page's text cannot pretend to be another page.
 

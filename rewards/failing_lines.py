@@ -9,9 +9,11 @@ from agentgym import Call, Result, Reward, Trajectory, Turn
 from agentgym.trajectory import Span
 
 NAMED = re.compile(r"^(?!  got ).*\((?:candidate\.py, )?line (\d{1,6})\)$", re.MULTILINE)
-"""Matches the report of the tool `test` of agentgym/code-v1 on an error in the code, during a test or while loading."""
+"""Matches a line in which the tool `test` of agentgym/code-v1 reports an error of the code, in a test or while
+loading.
+"""
 LINES = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
-"""Matches the line ends that Python counts; `splitlines` would also split at form feeds."""
+"""Matches a line up to an end that Python's line numbers count; `splitlines` would also split at form feeds."""
 
 
 class FailingLines(Reward):

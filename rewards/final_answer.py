@@ -51,7 +51,7 @@ def _record(data: dict[str, Any], required: str) -> dict[str, Any]:
 
 
 def counts_of(record: dict[str, Any], *others: str) -> dict[str, float]:
-    """Return the finite numbers of a record by name, without the names in `others`; none may be called `success`."""
+    """Return the finite numbers of a record by name, without `success` and the names in `others`."""
     numbers = {name: value for name, value in record.items() if isinstance(value, int | float)}
     left_out = {*others, SUCCESS}
     return {name: float(value) for name, value in numbers.items() if name not in left_out and abs(value) <= MAX_FLOAT}
@@ -68,8 +68,8 @@ def last_words(episode: Trajectory) -> str | None:
 def final_answer(episode: Trajectory, argument: str = "text") -> str | None:
     """Return the text of the agent's answer; None if it never answered.
 
-    This is the argument of the first final call that succeeded or, without such a call, the text of a last message that
-    has no calls and ended the episode. So the first of several answers counts, and refused answers do not count.
+    This is the argument of the first final call that succeeded: of several answers the first counts, and refused ones
+    do not. Without such a call it is the text of the last message, if that has no calls and ended the episode.
     """
     if (final := final_call(episode)) is None:
         return last_words(episode)

@@ -18,7 +18,7 @@ CHECKS = ("files", "runs", "tests", "holds", "lacks")
 class FinalFiles(Reward):
     """Outcome components `success` (every check passes) and `checks_passed` (the share that does).
 
-    Judged on a copy of the files in fresh sandboxes that the agent never touched. The truth has one or more of
+    The files are judged as a copy in fresh sandboxes that the agent never touched. The truth has one or more of
         files: the expected contents by path; None for a file that must not exist.
         holds, lacks: lists of [path, text]: the file must, or must not, contain the text.
         runs: {"command" or "argv", "stdin", "stdout"}: shell commands and their expected output.
@@ -48,7 +48,10 @@ class FinalFiles(Reward):
         return {SUCCESS: float(all(passed)), "checks_passed": sum(passed) / len(passed)}
 
     async def judge(self, files: SubmittedFiles, truth: Mapping[str, Any]) -> list[bool]:
-        """Return whether each check passes: of contents, then runs, then tests. Raises: JudgeError."""
+        """Return whether each check passes: first those of contents, then the runs, then the tests.
+
+        Raises: JudgeError.
+        """
         passed = [_matches(files.text(path), expected) for path, expected in truth.get("files", {}).items()]
         for name, expected in (("holds", True), ("lacks", False)):
             for path, text in truth.get(name, ()):

@@ -21,8 +21,8 @@ _NEVER_RUN = (
 class FinalState(Reward):
     """For deterministic in-memory environments with the method `verdict() -> dict[str, float]` (named components).
 
-    Only the effects of the calls on a fresh environment count. If a result differs from the recorded one, the record
-    cannot be trusted and there is no verdict.
+    Only what the calls change in a fresh environment counts. If a result differs from the recorded one, the record
+    cannot be trusted, and JudgeError is raised.
     """
 
     weights: Mapping[str, float] = {"progress": 0.0, "return": 0.0}

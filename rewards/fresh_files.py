@@ -1,4 +1,4 @@
-"""Runs commands on submitted files in a fresh sandbox, and compares their output in this process.
+"""Runs commands on submitted files in a fresh sandbox, and compares the commands' output in this process.
 
 The expected output never enters the sandbox, so a submission cannot read it. Tricks such as a planted conftest.py or
 sitecustomize.py, an exit status or a printed marker do not help: the submission must compute the output.
@@ -117,8 +117,9 @@ class FreshSandbox:
     ) -> list[bool]:
         """Run the commands in order in one sandbox and return whether each passes; all False if the build fails.
 
-        If the sandbox breaks, everything is run once more in a new one. If the new one breaks as well, the submission
-        has failed. Raises: JudgeError if a sandbox breaks even without a submission, or has no program to build.
+        If the sandbox breaks, everything is run once more in a new one. If that breaks as well, the submission has
+        failed every command. Raises: JudgeError if a sandbox breaks even without a submission, or lacks the program
+        `build[0]`.
         """
         failed = [False] * len(commands)
         return await judge_submission(lambda: self._verdicts(files, commands, build), self.check_works, failed)

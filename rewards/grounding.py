@@ -11,7 +11,7 @@ from .boxes import answered_box, answered_point, inside, overlap, true_box
 
 
 class Grounding(Reward):
-    """Compares the answer with `truth["box"]`. An answer that is a box also has the component `iou`, of weight 0.
+    """Compares the answer with `truth["box"]`. If the answer is a box, there is also the component `iou`, of weight 0.
 
     Source: click accuracy of ScreenSpot, Cheng et al. 2024, arXiv:2401.10935, section 4.
     """

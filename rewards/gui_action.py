@@ -1,4 +1,4 @@
-"""`gui_action`: whether the action and its argument are right, for single steps and for inverse dynamics."""
+"""`gui_action`: whether the agent names the right action and argument: the next one, or the one between two screens."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from .boxes import answered_point, as_box, final_call, inside
 
 
 class GuiAction(Reward):
-    """Compares the agent's final call with `truth["act"]`: the action and, if it has one, the box of a click or a text.
+    """Compares the agent's final call with `truth["act"]`: the kind of action, then the box to click or the text, if
+    any.
 
     For example ["click", [10, 20, 60, 40]], ["type", "Oslo"], ["back"].
-    Components: `action_type`, 1.0 for the right kind; `action_argument`, 1.0 for the right kind with a point in the box
-    or the same text, and always for an action without argument; `success` for both. The first two have weight 0.5.
+    Components: `action_type`, 1.0 for the right kind; `action_argument`, 1.0 for the right kind with a point in the
+    box, the same text, or no argument if none is needed; `success`, 1.0 if both are 1.0. The first two have weight 0.5.
     Source: rule rewards of UI-R1, Lu et al. 2025, arXiv:2503.21620, section 3.2; as a reward for inverse dynamics
         UIShift, Gao et al. 2025, arXiv:2505.12493.
     """

@@ -31,7 +31,7 @@ class HiddenCalls(Reward):
 
     The task's `parameters["function"]` and `parameters["languages"]` declare the function; the final call's argument
     `language` names its language, by default the first. `truth["calls"]` is a list of {"arguments", "value"}; numbers
-    of type float may differ by the call's "tolerance" or else `truth["tolerance"]`, relative (1e-9).
+    of type float may differ by a relative tolerance: the call's "tolerance", else `truth["tolerance"]`, else 1e-9.
 
     The submission is compiled and called in a fresh sandbox, one call at a time. The sandbox never holds an expected
     value: return values are read as data of the declared type and compared in this process. A program that ends early,

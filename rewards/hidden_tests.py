@@ -50,7 +50,7 @@ MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 @dataclass(frozen=True, slots=True)
 class HiddenTest:
-    """One assertion: the call is evaluated together with the submission, the expected value separately."""
+    """One assertion: the call is evaluated in the submission's sandbox, the expected value without the submission."""
 
     call: str
     expected: str | None  # None if the call's value only must be truthy
@@ -67,8 +67,8 @@ class HiddenTests(Reward):
     the first final call that succeeded; without one both components are 0. `tests_passed` has weight 0.
 
     Args:
-        cpu_s: processor seconds for loading the code and all calls together; a test that is not reached fails. Unlike a
-            limit on wall time, this does not fail right code on a busy host.
+        cpu_s: processor seconds for loading the code and for all calls together. A test that is not reached in this
+            time fails. Unlike a limit on wall time, this does not fail right code on a busy host.
         timeout_s: wall seconds, for code that sleeps.
         backend: creates the judge's sandboxes; a name or a Backend.
         argument: the final tool's argument that holds the code.
@@ -102,7 +102,7 @@ class HiddenTests(Reward):
         return {SUCCESS: float(all(passed)), "tests_passed": sum(passed) / len(passed)}
 
     async def feedback(self, episode: Trajectory) -> str:
-        """Return the first failing test of a training task; for other tasks only the number of failed tests, so that
+        """Return the first failing test if this is a training task, else only the number of failed tests, so that the
         tests stay hidden.
 
         It judges the submission again. Raises: the errors of `outcome`.
@@ -134,7 +134,7 @@ class HiddenTests(Reward):
         return [_holds(test, values[n], expected.get(n)) if n in values else False for n, test in enumerate(parsed)]
 
     async def _check_sandbox(self) -> None:
-        """Check that a sandbox can run a call on a harmless submission. Raises: SandboxError, JudgeError."""
+        """Check that a call on a harmless submission works in a sandbox. Raises: SandboxError, JudgeError."""
         if await self._run("", ["1"], "", {"harmless": b""}) != {0: judge_guest.encode(1)}:
             raise JudgeError("The judge's sandbox does not run Python correctly: it does not return the value of `1`.")
 
@@ -229,7 +229,9 @@ def _ordered(left: Any, right: Any) -> tuple[Any, Any] | None:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Return whether two encoded values are equal: numbers by value, whole ones exactly, `?` never."""
+    """Return whether two encoded values are equal: numbers by value, whole ones exactly; objects of unknown kind (`?`)
+    never are.
+    """
     if not (isinstance(left, list) and isinstance(right, list)):
         return type(left) is type(right) and bool(left == right)
     if len(left) != len(right) or not left or "?" in (left[0], right[0]):
@@ -258,7 +260,9 @@ def _truth_of(data: Any) -> bool:
 
 
 def read_report(raw: bytes, nonce: str, count: int) -> dict[int, Any]:
-    """Return the encoded value in the first line of each call, ignoring all other output of the submission."""
+    """Return each call's encoded value by its number, from the first line with the nonce and this number; other output
+    is ignored.
+    """
     values: dict[int, Any] = {}
     for line in raw.decode("utf-8", "replace").splitlines():
         mark, _, rest = line.partition(" ")

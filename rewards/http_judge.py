@@ -36,8 +36,8 @@ def _harmless(body: dict[str, Any]) -> dict[str, Any]:
 class HttpJudge(Reward):
     """Outcome components as the service at `url` returns them.
 
-    If the service refuses an episode, or returns no components for it, but judges the same task with a harmless answer,
-    the episode gets that answer's components, none above 0, because it has prevented a verdict.
+    An episode may prevent its verdict: the service refuses it, or returns no components, but judges the same task with
+    a harmless answer. Such an episode gets the harmless answer's components, each lowered to at most 0.
 
     Args:
         url: base URL of the service. path: the path that accepts episodes.

@@ -1,7 +1,7 @@
 """Runs in the submission's sandbox and answers the calls of tests that run in another sandbox.
 
 Uses only the standard library, because it is sent to the sandbox as a guest module, with `judge_values.py`. The
-submission may control this whole process, but it can only send return values and never sees an expected value.
+submission may take over this process, but can only send return values and never sees an expected value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from .judge_values import pack, unpack
 
 
 def serve() -> None:
-    """Load the submission of the first line, then answer one call per line. Its own output is discarded."""
+    """Load the submission in the first line of input, then answer the call in each further line.
+
+    What the submission prints is discarded.
+    """
     calls, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     submission = json.loads(calls.readline())
     resource.setrlimit(resource.RLIMIT_CPU, (submission["cpu_s"], submission["cpu_s"]))

@@ -1,8 +1,7 @@
 """Runs the tests in a sandbox that the submission never enters; `remote_check.py` forwards the calls.
 
 Uses only the standard library, because it is sent to the sandbox as a guest module, with `judge_values.py`. Messages
-are
-JSON lines: each call of the candidate is written, its answer is read, and the verdict is written at the end.
+are JSON lines: this program writes each call of the candidate and reads its answer; at the end it writes the verdict.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A fresh environment of the task's kind, which the agent cannot have manipulated, for rewards that run something."""
+"""For rewards that run something: a fresh environment of the task's kind, which the agent cannot have manipulated."""
 
 from __future__ import annotations
 

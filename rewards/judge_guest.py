@@ -18,10 +18,10 @@ MAX_DEPTH = 40
 
 
 def encode(value: Any, depth: int = 0) -> Any:
-    """Encode a value as JSON-compatible data, so that equal values have equal data.
+    """Encode a value as JSON-compatible data, the same for equal values.
 
-    Numbers are ["n", text] whatever their type, as 1 == 1.0 == True. Lists, tuples, sets and dicts keep their kind;
-    sets and dicts are sorted by their members' data. Anything else is ["?", type] and equals nothing.
+    A number is ["n", text], whatever its type, because 1 == 1.0 == True. Lists, tuples, sets and dicts keep their kind;
+    sets and dicts are sorted by their members' data. Anything else is ["?", type], which `same` never finds equal.
     """
     kind = type(value)
     if depth > MAX_DEPTH:

@@ -1,7 +1,7 @@
 """Converts plain Python values to JSON-compatible data and back, without loss.
 
 Uses only the standard library, because its source is sent to the judge's sandboxes. Unpacked values consist of built-in
-types, so an `__eq__` that is always true, a lazy object or a subclass cannot pass through.
+types only: no object with an `__eq__` that is always true, no lazy object and no subclass can get through.
 """
 
 from __future__ import annotations

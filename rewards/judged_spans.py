@@ -19,7 +19,8 @@ CRITICISE = (
 
 
 class JudgedSpans(Reward):
-    """Spans on the pieces of a turn that a chat model quotes: 1 for right pieces, -1 for wrong ones. No components.
+    """Spans on the pieces of a turn that a chat model quotes, of value 1 for right pieces and -1 for wrong ones. No
+    components.
 
     The wrapper `span_weighted(turns='signed')` then gives the credit of a rewarded turn to its right pieces, and the
     blame for a punished one to its wrong pieces. A quote that does not occur exactly once in the text is dropped. The
@@ -27,9 +28,10 @@ class JudgedSpans(Reward):
 
     Args:
         judge: a Policy, the name and options of one, or a ChatJudge. options: see ChatJudge.
-        tool, argument: the calls, and their text argument, to criticise; without a tool, the text of each turn.
-    Source: after Text2Grad, Wang et al. 2025, arXiv:2505.22338, whose annotated critiques also end in exact quotes; the
-        question is our own, and Text2Grad asks a model fine-tuned on such critiques.
+        tool, argument: the judge is shown this text argument of the tool's calls; without a tool, the text of each
+            turn.
+    Source: after Text2Grad, Wang et al. 2025, arXiv:2505.22338, whose critiques also end in exact quotes. Text2Grad
+        asks a model fine-tuned on such critiques; we ask any chat model, with our own question.
     """
 
     def __init__(self, judge: JudgeConfig = None, *, tool: str = "", argument: str = "code", **options: object) -> None:
@@ -37,7 +39,7 @@ class JudgedSpans(Reward):
         self.tool, self.argument = tool, argument
 
     async def spans(self, episode: Trajectory) -> list[list[Span]]:
-        """Mark right and wrong parts of turns. Raises: JudgeError without a judge, or if it gives no quotes."""
+        """Mark right and wrong pieces of each turn. Raises: JudgeError without a judge, or if it gives no quotes."""
         task = "\n".join(message.text for message in episode.task.opening())
         return await asyncio.gather(*(self._of_turn(task, turn) for turn in episode.turns))
 
@@ -72,6 +74,6 @@ class JudgedSpans(Reward):
 
 
 def only_place(text: str, quote: str) -> int | None:
-    """Return where a quote begins in a text; None unless it is nonempty and occurs exactly once."""
+    """Return where a quote begins in a text; None if the quote is empty or does not occur exactly once."""
     start = text.find(quote) if quote else -1
     return start if start >= 0 and text.find(quote, start + 1) < 0 else None

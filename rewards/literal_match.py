@@ -17,8 +17,8 @@ MAX_CHARS = 20_000
 class LiteralMatch(Reward):
     """Outcome component `success`: 1.0 if the final answer is the value of `truth["answer"]`, else 0.0.
 
-    Both are parsed as Python literals, which executes nothing: `{'a': (1, 2)}`, `"it's"`, `-1.5`, `None`. Types count:
-    1, 1.0 and True are three values, and `[1]` differs from `(1,)`. The order of a dict or a set does not count.
+    Both are parsed as Python literals, such as `{'a': (1, 2)}`, `"it's"`, `-1.5` or `None`; nothing is executed. Types
+    count: 1, 1.0 and True are three values, and `[1]` differs from `(1,)`. The order of a dict or a set does not count.
     Unquoted text is not a literal, so it is wrong. `truth["answer"]` is the literal as text, or a list of such texts.
 
     Args:

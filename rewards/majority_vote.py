@@ -21,10 +21,12 @@ MAX_CLASSES = 64
 
 
 class MajorityVote(Reward):
-    """Outcome components `vote`, 1.0 for the majority's answer, else 0.0; and `agreement`, the majority's share.
+    """Outcome components `vote`, 1.0 for the group's most frequent answer, else 0.0; and `agreement`, that answer's
+    share of the group.
 
-    An episode without an answer has no vote and earns 0. Among answers with equally many votes the first wins. With
-    fewer than two answers all episodes earn 0, and `agreement` is missing. `agreement` has weight 0.
+    An episode without an answer casts no vote, and its `vote` is 0. Among answers with equally many votes the first
+    wins. In a group with fewer than two answers every `vote` is 0, and `agreement` is missing. `agreement` has weight
+    0.
     Source: TTRL, Zuo et al. 2025, arXiv:2504.16084, section 2.
 
     Args:
@@ -49,7 +51,9 @@ class MajorityVote(Reward):
         ]
 
     def winner(self, answers: Sequence[str | None]) -> tuple[str | None, float]:
-        """Return the answer with the most votes and its share of all episodes; None with fewer than two answers."""
+        """Return the answer with the most votes, and its share of all episodes; (None, 0.0) with fewer than two
+        answers.
+        """
         voted = [answer for answer in answers if answer is not None and answer.strip()]
         if len(voted) < 2:
             return None, 0.0
@@ -66,7 +70,9 @@ class MajorityVote(Reward):
 
 @dataclass(slots=True)
 class _WaitingGroup:
-    """The first finished group of a pair: its own label, and a future for the other group's label."""
+    """The group of a pair that finished first: its own label (majority answer), and a future for the other group's
+    label.
+    """
 
     task: str
     label: str | None
@@ -74,7 +80,8 @@ class _WaitingGroup:
 
 
 class CoReward(MajorityVote):
-    """Outcome components `vote` and `agreement` as in majority_vote, but the label comes from the other phrasing.
+    """Outcome components `vote` and `agreement` as in majority_vote, but compared with the majority answer to the other
+    phrasing.
 
     Two tasks with the same question in different words have the same `truth["pair"]`, and the sampler `paired` draws
     them in the same step. Each group waits for the other's majority answer, at most as long as a judge may take.

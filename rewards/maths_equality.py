@@ -1,8 +1,8 @@
-"""Compares two mathematical answers: exactly as fractions if they consist of numbers, otherwise by value.
+"""Compares two mathematical answers: as exact fractions if they contain only numbers, otherwise by their numeric value.
 
 Expressions are evaluated at pseudo-random points from a hash of both answers. Different analytic functions have equal
 values there with probability 0, so no simplification is needed (identity testing: Schwartz 1980, J. ACM 27(4), for
-polynomials). Every intermediate value is bounded, so that 9**9**9**9 costs nothing and counts as no answer.
+polynomials). Every intermediate value is bounded, so that 9**9**9**9 costs nothing and equals nothing.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def _bare(tree: Tree) -> Tree:
 
 
 def _assigned(tree: Tree) -> Tree:
-    """Return the right side of `y = 2x + 1` if the other answer is not an equation; any other tree unchanged."""
+    """Return the right side of an equation such as `y = 2x + 1`, to compare it with an answer that is not an equation;
+    any other tree unchanged.
+    """
     if tree[0] == "relation" and len(tree) == 4 and tree[2] == "=" and tree[1][0] == "sym":
         return tree if tree[1][1] in _symbols(tree[3]) else tree[3]
     return tree
@@ -146,7 +148,9 @@ def _same_relation(left: Tree, right: Tree, tolerance: float) -> bool:
 
 
 def _fraction(tree: Tree) -> Fraction | None:
-    """Return the exact value of a tree of numbers and the four operations; None for other or too large trees."""
+    """Return the exact value of a tree of numbers and the four operations; None for any other tree, or if a number is
+    too large.
+    """
     kind, *parts = tree
     if kind == "num":
         return Fraction(parts[0]) if len(parts[0]) <= 400 else None

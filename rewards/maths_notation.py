@@ -1,7 +1,7 @@
 """Parses a mathematical answer, in LaTeX or plain notation, into a tree of tuples. Nothing is evaluated.
 
-We wrote the parser because the answer may be hostile, and library parsers call `eval`. Length and depth are limited,
-and any unknown token makes the whole text unreadable (NoMaths).
+The answer may be hostile and library parsers call `eval`, so this parser is our own. Length and depth are limited; one
+unknown token makes the whole text unreadable (NoMaths).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Parser:
             raise NoMaths(f"{expected!r} is missing before {self.token!r}")
 
     def answer(self) -> Tree:
-        """Return one part, or a set of parts separated by commas, as in the solutions `1, 2`."""
+        """Return the tree of the whole text; parts separated by commas, such as the solutions `1, 2`, become a set."""
         parts = [self._joined()]
         while self._take(",", ";"):
             parts.append(self._joined())
@@ -135,7 +135,7 @@ class _Parser:
         return token in ("(", "[", "{", "\\{") or (token[0] == "\\" and token[-1].isalpha()) or token.isalpha()
 
     def _number_after_bracket(self) -> bool:
-        """Return whether a number follows that multiplies the preceding brackets, as in (n-2)2^n."""
+        """Return whether the next token is a number that multiplies the brackets before it, as in (n-2)2^n."""
         return self.token is not None and self.token[0].isdigit() and self._tokens[self._at - 1] in (")", "]", "}")
 
     def _group(self) -> Tree:

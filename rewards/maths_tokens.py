@@ -106,7 +106,7 @@ class NoMaths(ValueError):
 
 
 def tokens_of(text: str) -> list[str]:
-    """Return numbers, names (commands with a leading backslash), words of letters, and operators.
+    """Return a text's tokens: numbers, names (with a backslash if they are commands), other letters, and operators.
 
     GAP means a space before a number, as in `1 1/2` and `n 2^n`. Raises: NoMaths for an unknown character or word.
     """
@@ -134,7 +134,9 @@ def tokens_of(text: str) -> list[str]:
 
 
 def latex_of(text: str) -> str:
-    r"""Return a text with exponents, indices, fractions and signs of Unicode in LaTeX, and 0.\overline{3} as 3/9."""
+    r"""Return a text with Unicode's exponents, indices, fractions and signs written in LaTeX, and 0.\overline{3} as
+    3/9.
+    """
     if not text.isascii():
         text = _EXPONENT.sub(lambda m: f"^{{{_plain(m[0])}}}", text)
         text = _INDEX.sub(lambda m: f"_{{{_plain(m[0])}}}", text)
@@ -180,7 +182,9 @@ def _command(name: str) -> str:
 
 
 def _words(word: str) -> list[str]:
-    """Return known names as commands, `and` and `or` as a comma, at most two other letters as a product of symbols."""
+    """Split a word into tokens: known names become commands, `and` and `or` a comma, at most two other letters a
+    product.
+    """
     if word in ("and", "or"):
         return [","]
     if word in FUNCTIONS or (word.casefold() in CONSTANTS and len(word) > 1) or word in GREEK:

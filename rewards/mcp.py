@@ -14,9 +14,9 @@ from .fresh_files import lines_of
 
 
 class McpReward(Reward):
-    """Checks the server's final results, and the answer: `success` (all pass), `checks_passed` (share, weight 0).
+    """Outcome components `success` (every check passes) and `checks_passed` (the share that does, of weight 0).
 
-    `truth` holds one or both of
+    The checks are those of the server's final state, and that of the answer. `truth` holds one or both of
         state: the expected results of the calls in the task's parameter `state`, in order. They are compared as data if
             both are JSON, or else as text without spaces at line ends.
         answer: the expected answer, or a list of right ones; compared as in `answer_match`.
@@ -57,7 +57,10 @@ class McpReward(Reward):
 
 
 def _end_state(result: Result, count: int) -> list[str | None]:
-    """Return the results of the last calls. Raises: ValueError, KeyError, TypeError if some are missing."""
+    """Return the results of the calls of `state`, which the final result holds.
+
+    Raises: ValueError, KeyError, TypeError if some are missing.
+    """
     state = json.loads(str(result.content).partition("\n")[2])["state"]
     if len(state) != count or not all(item is None or isinstance(item, str) for item in state):
         raise ValueError(f"expected {count} results")

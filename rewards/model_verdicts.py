@@ -28,7 +28,7 @@ BETTER = "Which is the better answer to QUESTION: A or B? Length alone makes nei
 
 
 class _ModelJudge(Reward):
-    """Base of the rewards in this file, with the judge."""
+    """Base of the rewards in this file; it holds the judge."""
 
     def __init__(self, judge: JudgeConfig = None, argument: str = "text", **options: Any) -> None:
         self.judge = judge if isinstance(judge, ChatJudge) else ChatJudge(judge, **options)
@@ -64,13 +64,15 @@ class EquivalenceJudge(_ModelJudge):
 class RubricJudge(_ModelJudge):
     """Outcome components `rubric`, 0 to 1, the share of points that the final answer earns; and `success`.
 
-    `truth["rubric"]` lists {"criterion": text, "points": number}; negative points are for faults. Each criterion is a
-    separate question, YES or NO. `rubric` is the sum of the earned points divided by the sum of all positive points, at
-    least 0. `success` is 1.0 if it reaches `pass_at`. `rubric` has weight 0: give it a weight to train on it.
+    `truth["rubric"]` lists {"criterion": text, "points": number}; negative points are for faults. The model is asked
+    about each criterion separately, YES or NO. `rubric` is the sum of the earned points divided by the sum of all
+    positive points, at least 0. `success` is 1.0 if it reaches `pass_at`. `rubric` has weight 0: give it a weight to
+    train on it.
     Source: RuscaRL, Zhou et al. 2025, arXiv:2508.16949, section 3.
 
     Args:
-        pass_at: the share of points, above 0, for success. The other arguments are as in EquivalenceJudge.
+        pass_at: the value of `rubric`, above 0, from which on `success` is 1.0. The other arguments are as in
+            EquivalenceJudge.
     """
 
     weights: Mapping[str, float] = {"rubric": 0.0}
@@ -110,15 +112,15 @@ class RubricJudge(_ModelJudge):
 class PairwiseJudge(_ModelJudge):
     """Outcome component `preference`, 0 to 1: how often a chat model prefers the episode's answer to others.
 
-    Each pair is shown in both orders. An answer wins (1) only if it is preferred in both; otherwise the pair ties
-    (0.5), so that a position bias of the judge has no effect. An episode without an answer loses to any answer, and
-    ties with another episode without one. Equal texts tie. A group of one has no component, unless it is compared with
-    gold.
+    Each pair is shown in both orders. An answer wins (1) only if it is preferred in both orders; otherwise the pair
+    ties (0.5), so that a judge's preference for one position has no effect. An episode without an answer loses to any
+    answer, and ties with another episode without one. Equal texts tie. A group of one has no component, unless it is
+    compared with gold.
 
     Args:
-        against: `group` compares all episodes with one of them, chosen by a hash, which gets the mean of its own
-            results (Writing-Zero, arXiv:2506.00103, section 3.3); `all` compares every pair of the group; `gold`
-            compares with `truth["answer"]`. The other arguments are as in EquivalenceJudge.
+        against: `group` compares all episodes with one of them, chosen by a hash; that one gets the mean result of its
+            own comparisons (Writing-Zero, arXiv:2506.00103, section 3.3); `all` compares every pair of the group;
+            `gold` compares with `truth["answer"]`. The other arguments are as in EquivalenceJudge.
     """
 
     def __init__(
@@ -171,7 +173,9 @@ class PairwiseJudge(_ModelJudge):
 
 
 def _chosen(answers: Sequence[str]) -> int:
-    """Return the index of the reference answer, unpredictable for agents, and the same for equal answers."""
+    """Return the index of the answer that all others are compared with: equal lists of answers give the same index,
+    which no agent can predict.
+    """
     digest = hashlib.sha256("\x1f".join(answers).encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big") % len(answers)
 

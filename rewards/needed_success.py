@@ -7,7 +7,7 @@ from agentgym.reward import SUCCESS
 
 
 def succeeded(episode: Trajectory, judge: str) -> bool:
-    """Return whether `success` is above 0.
+    """Return whether the episode's component `success` is above 0.
 
     Args:
         judge: registered name of the calling reward, for the error.

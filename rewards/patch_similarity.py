@@ -22,8 +22,8 @@ _FENCE = re.compile(r"\A\s*```(?:diff|patch)?\n(.*?)\n?```\s*\Z", re.DOTALL)
 class PatchSimilarity(Reward):
     """Outcome component `patch_similarity`, -1 to 1: similarity of the final unified diff to the gold diff.
 
-    The gold diff is `truth["patch"]`, or `truth["gold"]`, as in repository tasks. The agent's diff is an argument of
-    the final tool or, if the environment makes the diff, the result of that tool.
+    The gold diff is `truth["patch"]` or, as in repository tasks, `truth["gold"]`. The agent's diff is the final call's
+    argument or, if the environment makes the diff, the call's result.
 
     Args:
         argument: the final tool's argument that holds the patch.
@@ -60,7 +60,7 @@ def similarity(submitted: Mapping[str, str], gold: Mapping[str, str]) -> float:
 
 
 def alike(first: str, second: str) -> float:
-    """Return the ratio of difflib's SequenceMatcher, by characters, or by lines for long texts."""
+    """Return the ratio of difflib's SequenceMatcher, 0 to 1: by characters, for long texts by lines."""
     if not first or not second:
         return 0.0
     if max(len(first), len(second)) > MAX_LETTERS:

@@ -20,8 +20,8 @@ class ProgramOutput(Reward):
     command that builds it (if any) and the command that runs it. `truth["runs"]` is a list of {"stdin",
     "stdout"}. The program is built and run in a fresh sandbox that never holds the expected outputs; they are compared
     in this process, line by line without trailing spaces. `runs_passed` has weight 0. If no run is right, a program
-    that does nothing is also built and run: if it fails, the toolchain is broken, which raises JudgeError instead of
-    judging the submission. `parameters["program"]["harmless"]` gives this program, for languages that have none built
+    that does nothing is also built and run. If that fails, the toolchain is broken, and JudgeError is raised instead of
+    a verdict. `parameters["program"]["harmless"]` is the text of this program, for languages for which none is built
     in.
 
     Args:

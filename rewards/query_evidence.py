@@ -1,7 +1,7 @@
 """`query_evidence`: whether a turn's queries ran, and whether they found the next value that the answer needs.
 
-Each turn component sums to at most 1.0 over an episode, so that with the default weights no number of queries is worth
-as much as a right answer.
+Each turn component sums to at most 1.0 over an episode: with the default weights, no number of queries is worth as much
+as a right answer.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class QueryEvidence(Reward):
 
     Components of a turn:
         executed: 1/n for a turn with a new query that ran and returned a row; at most n times.
-        evidence: 1/n for each newly reached link of the chain. A link is reached when a result has its value, or a
-            later one (a join skips links), as a whole cell. A result of more than 5 rows or 24 cells does not count,
-            because dumping a table finds no value; nor does a value that the query itself contains.
+        evidence: 1/n for each newly reached link of the chain. A link is reached when a cell of a result is its value,
+            or the value of a later link (a join skips links). Results of more than 5 rows or 24 cells do not count,
+            because dumping a table is not finding a value; nor do values that the query itself contains.
 
-    A turn that earned nothing has 0.0. Tasks without a truth cannot be judged.
+    In a turn that earned nothing, both components are 0.0.
     """
 
     weights: Mapping[str, float] = {"executed": 0.1, "evidence": 0.3}
@@ -58,7 +58,9 @@ class QueryEvidence(Reward):
         return call.name == self.tool and result.ok and result.content not in ("", "[no rows]")
 
     def _furthest(self, result: Result, query: str, chain: list[list[str]], reached: int) -> int:
-        """Return the number of links reached after this result; `reached` if it has nothing new."""
+        """Return the number of links reached after this result; `reached`, the number before it, if the result has
+        nothing new.
+        """
         rows = str(result.content).split("\n")
         cells = [cell for row in rows for cell in row.split(self.separator)]
         if len(rows) > MAX_ROWS or len(cells) > MAX_CELLS:
@@ -71,6 +73,6 @@ class QueryEvidence(Reward):
 
 
 def _chain(episode: Trajectory) -> list[list[str]]:
-    """Return the values of each link; the last is any right answer."""
+    """Return, for each link, the values that reach it; those of the last link are all the right answers."""
     answers = gold_answers(episode, "query_evidence")
     return [*([str(value)] for value in episode.task.truth.get("evidence", ())), answers]

@@ -1,7 +1,7 @@
 """`reference_probability`: the probability that the policy gives to the reference answer after its own reasoning.
 
-For tasks whose answers no rule can check. It rewards reasoning that leads to the reference; the agent's own answer does
-not matter.
+For tasks whose answers no rule can check. Reasoning that makes the reference answer likely is rewarded; the agent's own
+answer does not matter.
 Source: RLPR, Yu et al. 2025, arXiv:2506.18254, section 3: the mean probability of the reference's tokens after the
 reasoning, minus the mean without any reasoning, clipped to 0 to 1.
 """
@@ -18,7 +18,8 @@ from .final_answer import final_answer, gold_answers
 
 
 class ReferenceProbability(Reward):
-    """Outcome components `reference_probability`, 0 to 1, debiased; and `reference_raw`, not debiased, of weight 0.
+    """Outcome components `reference_probability`, 0 to 1, debiased (see `debias`); and `reference_raw`, not debiased,
+    of weight 0.
 
     The reference is `truth["answer"]`, written as a call of the final tool. An episode without token ids (from a script
     or an API) has neither component.

@@ -1,6 +1,7 @@
 """`region_votes`: judges points and boxes by the group's agreement, without a true box.
 
-The region that most answers share may be wrong. Use this for screens without labels, and watch held-out `success`.
+The place on which most answers agree may be wrong. Use this for screens without true boxes, and watch held-out
+`success`.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def densities(regions: Sequence[Box]) -> list[float]:
 
 
 def consensus(regions: Sequence[Box]) -> Box:
-    """Return the largest cell with the most votes.
+    """Return the cell with the most votes, of several the largest. A cell is a rectangle between neighbouring edges.
 
     Source: GUI-RC, in the paper above, uses the whole connected region with the most votes.
     """
@@ -85,7 +86,10 @@ def _edges(regions: Sequence[Box]) -> tuple[NDArray[np.float64], NDArray[np.floa
 def _cells(
     regions: Sequence[Box],
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], list[tuple[int, int, int, int]]]:
-    """Return votes per cell [rows, columns], widths, heights, cells per region. Raises: JudgeError if too many."""
+    """Return the votes per cell [rows, columns], the cells' widths and heights, and each region's cells.
+
+    Raises: JudgeError if there are too many cells.
+    """
     xs, ys = _edges(regions)
     if len(xs) * len(ys) > MAX_CELLS:
         raise JudgeError(f"{len(regions)} regions divide the screen into too many cells. Vote in smaller groups.")

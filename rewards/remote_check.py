@@ -32,8 +32,8 @@ class RemoteCheck:
     """Runs a check against a submission.
 
     Attributes:
-        cpu_s: processor seconds of the submission. timeout_s: wall seconds of all its answers together, and of each
-            step of the check.
+        cpu_s: processor seconds of the submission. timeout_s: wall seconds of all the submission's answers together;
+            also of each step of the check between two calls.
         backend: creates both sandboxes; a name or a Backend.
     """
 
@@ -42,7 +42,7 @@ class RemoteCheck:
     backend: str | Backend = "namespaces"
 
     async def judge(self, code: str, check: str, entry_point: str, *, setup: str = "") -> bool:
-        """Return whether the check finishes without an error; False if the submission prevents it from finishing.
+        """Return whether the check finishes without an error; False if the submission keeps the check from finishing.
 
         Args:
             code: the submission. check: Python that calls `entry_point`. setup: Python before both.

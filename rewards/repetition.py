@@ -48,7 +48,9 @@ class Repetition(Reward):
 
 
 def repeated_share(text: str, words: int) -> float:
-    """Return the share of a text's word n-grams that repeat earlier ones: 0 for none, near 1 for one repeated word."""
+    """Return the share of a text's word n-grams that repeat earlier ones: 0 if none does, near 1 if the text is one
+    word over and over.
+    """
     if len(text) > MAX_CHARS:
         return 1.0
     split = text.casefold().split()

@@ -21,8 +21,9 @@ class RewardModel(Reward):
     """Outcome component `reward_model`: the classifier's score of question and final answer; 0.0 without an answer.
 
     Args:
-        path: a local folder with a transformers sequence classifier and its tokenizer, or an already downloaded hub
-            name. The score is a classifier's single output or, with several, the probability of the last one.
+        path: a local folder with a transformers sequence classifier and its tokenizer, or the hub name of one that is
+            already downloaded. The score is a classifier's single output or, with several, the probability of the last
+            one.
         squash: `sigmoid` maps a single output to 0 to 1; `none` clips it to -bound to bound.
         argument: the final tool's argument with the answer. max_tokens: longer inputs are truncated at the start.
         device: torch device name. batch: largest number of waiting texts scored together.
@@ -43,8 +44,8 @@ class RewardModel(Reward):
     ) -> None:
         if squash not in ("sigmoid", "none") or not bound > 0 or batch < 1 or max_tokens < 1:
             raise ValueError(
-                f"squash = {squash!r} and bound = {bound!r} are not valid: squash must be sigmoid or none, bound "
-                "above 0, and batch and max_tokens at least 1."
+                f"squash = {squash!r}, bound = {bound!r}, batch = {batch!r}, max_tokens = {max_tokens!r} are not all "
+                "valid: squash must be sigmoid or none, bound above 0, batch and max_tokens at least 1."
             )
         self.path, self.squash, self.bound, self.argument = path, squash, bound, argument
         self.max_tokens, self.device, self.batch = max_tokens, device, batch
@@ -67,7 +68,8 @@ class RewardModel(Reward):
         return {"reward_model": await self.score(question, answer)}
 
     async def score(self, question: str, answer: str) -> float:
-        """Return an answer's score; the lowest if the model cannot score this answer but can score another.
+        """Return an answer's score; the lowest possible one if the model cannot score this answer but can score a
+        harmless one.
 
         Raises: JudgeError if the model cannot score anything; MissingExtraError.
         """

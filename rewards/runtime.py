@@ -41,12 +41,12 @@ class Timing:
 class Runtime(Reward):
     """Outcome components `success`, `tests_passed`, and for right code `speedup`, `faster` and `optimised`.
 
-    The reference is `truth["reference"]`. Reference and submission run the calls of `truth["timing"]` (by default those
-    of the hidden tests) alternately, each time in a fresh sandbox, and the smallest processor time of each counts.
-    `speedup` is the reference's time divided by the submission's; `optimised` is 1.0 for a speedup of at least 1.1;
-    `faster` grows with the logarithm of the speedup from 0 at 1 to 1 at `best`. The speedup is 0 for wrong code, and
-    for code that starts other processes, which could hide time. The time is measured outside the submission's process.
-    `speedup` and `optimised` have weight 0.
+    The reference is `truth["reference"]`. The calls of `truth["timing"]` (by default those of the hidden tests) are run
+    on the reference and on the submission in turn, each time in a fresh sandbox; of each program the smallest processor
+    time counts. `speedup` is the reference's time divided by the submission's; `optimised` is 1.0 for a speedup of at
+    least 1.1; `faster` grows with the logarithm of the speedup from 0 at 1 to 1 at `best`. The speedup is 0 for wrong
+    code, and for code that starts other processes, which could hide time. The time is measured outside the submission's
+    process. `speedup` and `optimised` have weight 0.
 
     Args:
         best: the speedup, above 1, at which `faster` reaches 1.0.
@@ -98,7 +98,10 @@ class Runtime(Reward):
         }
 
     async def speedup(self, code: str, reference: str, calls: Sequence[str], *, setup: str = "") -> float:
-        """Return the reference's processor time divided by the code's; 0 if their values differ. Raises: JudgeError."""
+        """Return the reference's processor time divided by the code's; 0 if the calls return different values.
+
+        Raises: JudgeError.
+        """
         of_code, of_reference = [], []
         for _ in range(self.rounds):
             of_reference.append(await self._time(reference, calls, setup))

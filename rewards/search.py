@@ -21,15 +21,15 @@ _NUMBER = re.compile(
 )
 """A number with its sign. A + or - is a sign only at the beginning of a word: 1914-1918 contains 1914 and 1918."""
 _SHARP = re.compile(r"(?<=[a-z])#")
-"""A # after a letter, which changes the name, as in C#."""
+"""A # after a letter: it belongs to the name, as in C#."""
 
 
 class QuestionAnswered(AnswerMatch):
     """Outcome component `success`: 1.0 if the answer is `truth["answer"]` or one of `truth["answers"]`, else 0.0.
 
-    Answers are compared as in `answer_match`, or else as in SQuAD: ignoring case, punctuation and English articles
-    (Rajpurkar et al. 2016, arXiv:1606.05250, sec. 6.1) but with equal numbers, whose signs and decimal points are not
-    punctuation. The whole answer counts, so a list of guesses matches nothing.
+    An answer is right if the rules of `answer_match` or those of SQuAD find it equal. SQuAD's ignore case, punctuation
+    and English articles (Rajpurkar et al. 2016, arXiv:1606.05250, sec. 6.1); here they do not ignore the signs and
+    decimal points of numbers. The whole answer is compared, so a list of guesses matches nothing.
     """
 
     def outcome(self, episode: Trajectory) -> Components:

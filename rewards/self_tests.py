@@ -26,9 +26,9 @@ class SelfTests(Reward):
 
     Tests are the list argument `tests` of a call: assertions `assert f(2) == 4` with literal arguments and a literal
     value, so that a test depends only on the function's values. A test is valid if the gold solution,
-    `truth["reference"]`, passes it; a mutant of `truth["mutants"]` is killed if a valid test fails on it. Each new test
-    earns 1/MAX_TESTS in its first turn, and an invalid one costs as much, so repeated tests earn nothing. The outcome
-    uses the first 20 tests of the final call.
+    `truth["reference"]`, passes it; a mutant of `truth["mutants"]` is killed if a valid test fails on it. In the turn
+    that first has it, a valid test earns 1/MAX_TESTS and an invalid one costs as much; repeated tests earn nothing. The
+    outcome components judge the first 20 tests of the final call.
 
     Args:
         argument: the tools' argument that holds the tests.
@@ -68,14 +68,14 @@ class SelfTests(Reward):
         return {"tests_valid_final": len(valid) / len(tests), "mutants_killed": sum(killed) / len(killed)}
 
     async def _holding(self, solution: str, tests: Sequence[str]) -> list[bool]:
-        """Return the tests that are well formed and pass on a solution."""
+        """Return, for each test, whether it is well formed and passes on a solution."""
         formed = [test for test in tests if is_plain(test)]
         held = await self.judge.judge(solution, formed) if formed else []
         verdicts = dict(zip(formed, held, strict=True))
         return [verdicts.get(test, False) for test in tests]
 
     def _written(self, turn: Turn) -> list[str]:
-        """Return the tests of all successful calls of a turn, without duplicates."""
+        """Return the tests in a turn's successful calls, without duplicates."""
         tests = [
             test
             for call, result in zip(turn.calls, turn.results, strict=False)

@@ -9,7 +9,7 @@ from agentgym import JudgeError, Reward, Trajectory
 from agentgym.reward import SUCCESS, Components
 
 VERDICTS = re.compile(r"(?:.*\n)?No more requests\. Verdicts: ([01]+)", re.DOTALL)
-"""Matches the result of the last request, by its last line, which no agent can write."""
+"""Matches the result that follows the last request; its last line, which no agent can write, has the verdicts."""
 
 
 class SessionReward(Reward):
@@ -17,8 +17,8 @@ class SessionReward(Reward):
     requests.
 
     For environments whose requests come one at a time, such as `agentgym/sql-session-v1`. The environment itself
-    compares each effect with the task's goal, and puts the verdicts into the result that ends the episode. If an
-    episode was cut before its last request, `success` is 0.0 and `progress` is the potential before its last turn.
+    compares each effect with the task's goal, and puts the verdicts into the result that ends the episode. If a budget
+    ended an episode before its last request, `success` is 0.0 and `progress` is the potential before its last turn.
     """
 
     weights: Mapping[str, float] = {"progress": 0.0}
@@ -35,7 +35,7 @@ class SessionReward(Reward):
 
 
 def final_verdicts(episode: Trajectory) -> str | None:
-    """Return a 1 or 0 per request; None if the episode was cut before the last one."""
+    """Return a text with a 1 or 0 for each request; None if a budget ended the episode before the last one."""
     for turn in episode.turns[-1:]:
         for result in turn.results:
             if isinstance(result.content, str) and (match := VERDICTS.fullmatch(result.content)):

@@ -12,9 +12,9 @@ from agentgym.reward import Components
 class SpentCost(Reward):
     """Minus the recorded costs of all turns divided by the budget, at least -1.
 
-    The costs come from tools (`@tool(cost=...)`) and from models that were asked
-    (`agentgym.methods.teams.with_routing`): `cost` in the usage of each turn. Gate this reward on `success`, like
-    `search_cost`, or spending nothing becomes the best policy.
+    A turn's cost is `cost` in its usage: the cost of its tools (`@tool(cost=...)`) and of the models that it asked
+    (`agentgym.methods.teams.with_routing`). Gate this reward on `success`, like `search_cost`, or spending nothing
+    becomes the best policy.
 
     Args:
         budget: the cost that gives -1, in the unit of the prices.

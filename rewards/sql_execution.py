@@ -19,7 +19,7 @@ from .sql_submission import gold_sql, submitted_sql
 
 CACHE_SIZE, CACHED_CHARS = 512, 100_000
 SLACK = 10_000
-"""Steps added to both queries in `economy`, so that all cheap queries score about the same."""
+"""Steps added to those of both queries in `economy`, so that all cheap queries score about the same."""
 
 
 @dataclass(slots=True)
@@ -116,7 +116,8 @@ class SqlExecution(Reward):
     async def results(
         self, task: Task, gold: str, submitted: str
     ) -> AsyncGenerator[tuple[dict[str, Any], dict[str, Any] | None], None]:
-        """Yield both queries' results on each database of the task; None for a submitted query that does not run.
+        """Yield both queries' results on each database of the task, with None in place of the submitted query's if that
+        does not run.
 
         Yields: results of the environment's `rows(sql)`, for the gold query and for the submitted one.
         Raises: JudgeError if the gold query or the judge's environment does not work.

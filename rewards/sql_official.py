@@ -1,7 +1,7 @@
 """`sql_official`: the execution accuracy of Spider and of BIRD, as their own scripts compute it.
 
 `sql_execution` requires the same columns in the same order, and compares rows as multisets. The two published metrics
-are more lenient in different ways, so leaderboard figures can only be compared with them.
+are more lenient, in different ways. Compare leaderboard figures with these components only.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ NOTHING = {"spider_execution": 0.0, "bird_execution": 0.0}
 class SqlOfficial(Reward):
     """Outcome components `spider_execution` and `bird_execution`, both of weight 0: they are only measured.
 
-    `spider_execution`: on every database of the task, the rows agree after some permutation of the columns; as
-    multisets, or in order if the gold query contains `order by` anywhere. DISTINCT counts, as with the script's
-    `--keep_distinct`. `bird_execution`: on the task's own database the sets of rows are equal; order and repetition of
-    rows do not count, the order of columns does. Numbers are compared exactly in both.
+    `spider_execution`: on every database of the task, the rows are equal after some permutation of the columns. They
+    are compared in order if the gold query contains `order by` anywhere, else as multisets. DISTINCT counts, as with
+    the script's `--keep_distinct`. `bird_execution`: on the task's own database the sets of rows are equal; order and
+    repetition of rows do not count, the order of columns does. Numbers are compared exactly in both.
 
     Args:
         backend, environment_options: as in `sql_execution`. BIRD's script gives a query 30 s: `{"query_s": 30}`.

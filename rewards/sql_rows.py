@@ -10,15 +10,15 @@ from agentgym.reward import comparison
 
 Row = Sequence[Any]
 MATCHED_ONE_BY_ONE = 300
-"""The largest number of rows for which near-equal rows are matched pairwise if sorting has not paired them."""
+"""If sorting has not paired nearly equal rows, up to this many rows are compared each with each."""
 
 
 def same_rows(gold: Sequence[Row], rows: Sequence[Row], *, ordered: bool, tolerance: float = 1e-9) -> bool:
     """Return whether two results have the same rows, equally often.
 
-    Column names are ignored, the order of columns is not. Numbers are compared by value: 3 equals 3.0, whole numbers
-    are compared exactly, and others up to the tolerance, which allows a different order of summation but not a missing
-    row. Text is compared exactly. NULL equals only NULL.
+    Column names are ignored; the order of columns counts. Numbers are compared by value, so 3 equals 3.0. Whole numbers
+    must be equal exactly, others up to the tolerance: it allows another order of summation, but not a summand too few.
+    Text is compared exactly. NULL equals only NULL.
 
     Args:
         ordered: rows must also come in the same order.
@@ -78,7 +78,9 @@ def _exactly(row: Row) -> tuple[tuple[str, Any], ...]:
 
 
 def _sort_key(rows: Sequence[Row]) -> Callable[[Row], Any]:
-    """Return a key for sorting: numbers in columns with a float are rounded to six digits; exact values break ties."""
+    """Return a function that gives a row's sort key: the kinds of its values and its texts, then its numbers (rounded
+    to six digits in columns that contain a float), then its exact numbers.
+    """
     rounded = [any(isinstance(value, float) for value in column) for column in zip(*rows, strict=False)]
 
     def key(row: Row) -> Any:

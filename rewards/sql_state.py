@@ -24,8 +24,8 @@ class SqlState(Reward):
 
     The final state is the hash of every table in the result of the tool `finish`, which only the environment can write.
     The gold state comes from running `truth["sql"]`, a list of statements (if empty, nothing may change), in a fresh
-    environment of the task's kind. `truth["answers"]`, if given, are the values that the call's `answer` must list, in
-    any order. An episode that never finished is not a success.
+    environment of the task's kind. `truth["answers"]`, if given, are the values that the argument `answer` of `finish`
+    must list, in any order. An episode that never finished is not a success.
 
     Args:
         backend: creates the judge's sandboxes; a name or a Backend.
@@ -81,14 +81,16 @@ def _answered(call: Call, gold: Sequence[Any]) -> bool:
 
 
 def same_answers(answer: str, gold: Sequence[str]) -> bool:
-    """Return whether a text lists exactly these values in any order: one alone, or split by lines or commas."""
+    """Return whether a text lists exactly these values, in any order: between line ends or commas, or as a Python
+    list.
+    """
     if len(gold) == 1 and comparison.same_answer(answer, gold[0]):
         return True
     return any(len(values) == len(gold) and _paired(values, gold) for values in _lists(answer))
 
 
 def _lists(text: str) -> list[list[str]]:
-    """Return the ways to read a text as a list."""
+    """Return every list that a text may mean: its lines, its parts between commas, or the Python list that it is."""
     readings = [text.split("\n"), text.split(",")]
     try:
         value = ast.literal_eval(text.strip())

@@ -13,7 +13,8 @@ _FENCE = re.compile(r"```(?:sql)?\s*\n?(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
 def submitted_sql(episode: Trajectory, argument: str = "sql") -> str | None:
-    """Return the query of the first successful final call, else of the last message, with or without a ```sql fence.
+    """Return the query in the first successful final call or, without such a call, in the last message. A ```sql fence
+    around it is removed.
 
     Returns: None without a query, or if it is longer than MAX_SQL.
     """

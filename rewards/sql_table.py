@@ -29,10 +29,10 @@ class SqlTable(Reward):
 
     Args:
         digits: significant digits to which fractional numbers are compared; by default as many as the table's numbers
-            have, from 6 to 12, so that rounding is allowed but a missing row in an exact sum is noticed.
+            have, but 6 to 12. So rounded numbers pass, but a sum that lacks a row does not.
         backend, environment_options: as in `sql_execution`.
-    Source: alternatives and condition columns: Lei et al. 2024, arXiv:2411.07763 (Spider 2.0). Its script compares
-        columns one by one; here the rows must agree as well.
+    Source: Lei et al. 2024, arXiv:2411.07763 (Spider 2.0), for several right tables and for required columns. Its
+        script compares columns one by one; here whole rows must agree.
     """
 
     weights: Mapping[str, float] = {"runs": 0.1}
@@ -73,7 +73,10 @@ class SqlTable(Reward):
         return result
 
     def _tables(self, truth: Any, name: str) -> list[tuple[list[Row], bool]]:
-        """Return the tables, each with its required columns, and whether its rows are ordered. Raises: JudgeError."""
+        """Return, for each table, the rows of its required columns, and whether their order counts.
+
+        Raises: JudgeError.
+        """
         tables = truth.get("tables") if isinstance(truth, dict) else None
         try:
             parsed = []

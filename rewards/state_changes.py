@@ -16,16 +16,17 @@ class StateChanges(Reward):
     """For environments over a store of records, such as `agentgym/apps-v1` and `agentgym/service-v1`.
 
     The result or reply that ends the episode contains the digests of all changes; only the environment can write it.
-    `truth["changes"]` lists the digests of the requested ones; `truth["answer"]`, if given, is the answer to the
-    question; `truth["told"]`, if given, lists values that the agent must have said, among only a few others of their
-    kind (see `told_values`). By default only `success` counts among the outcome components:
+    `truth["changes"]` lists the digests of the requested changes; `truth["answer"]`, if given, is the answer to the
+    question; `truth["told"]`, if given, lists values that the agent must have said without listing many others of their
+    kind (see `told_values`). Outcome components, of which only `success` has a weight by default:
 
     - `success`: 1.0 if exactly these changes were made, the answer is right, and every value was told.
     - `progress`: requested changes that were made, as a share of all changes that were requested or made; 1.0 if there
       are none.
     - `missing_changes`, `collateral_changes`: number of changes that were requested but not made, or made but not
     requested.
-    - every number of the record: the agent's use of the APIs, and the user's behaviour (names with `user_`).
+    - every number of the record that the environment wrote: the agent's use of the APIs, and the user's behaviour
+      (names with `user_`).
 
     An episode without a record, because a budget ended it, has only `success`, 0.0.
 

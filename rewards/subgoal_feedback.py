@@ -1,4 +1,4 @@
-"""`subgoal_feedback`: rewards a turn for its increase of the environment's potential, on that turn or elsewhere.
+"""`subgoal_feedback`: rewards each turn's increase of the environment's potential, on that turn or on another one.
 
 For experiments on credit: the same total can be given on the turn that earned it, later, on other turns, or with noise.
 """
@@ -21,7 +21,7 @@ Placement = Literal["own", "last", "even", "wrong"]
 class SubgoalFeedback(Reward):
     """Turn component `subgoal`, in units of the environment's potential. Add it to a reward that judges the outcome.
 
-    The potential after the last turn is the outcome component `progress`, which that other reward gives.
+    That reward must give the outcome component `progress`, which is the potential after the last turn.
 
     Args:
         basis: "potential" rewards each turn's increase of the potential, so the turns of an episode add up to the total
@@ -29,9 +29,10 @@ class SubgoalFeedback(Reward):
             or wrong.
         placement: "own" gives a turn's reward to that turn; "last" gives the total to the last turn; "even" spreads it
             evenly; "wrong" gives each turn's reward to the turn half an episode later, wrapping around.
-        every: n, to give the accumulated reward only to every n-th turn and the last one.
+        every: only every n-th turn and the last one get a reward: all that was earned since the previous such turn.
         delay: the number of turns by which rewards are given later, to the last turn at the latest.
-        noise: standard deviation of noise added to each turn's reward. The noise depends only on the episode's id.
+        noise: standard deviation of the noise that is added to each turn's reward; an episode's id determines its
+            noise.
     """
 
     def __init__(
@@ -62,7 +63,9 @@ class SubgoalFeedback(Reward):
 
 
 def accumulated(earned: Sequence[float], every: int) -> list[float]:
-    """Give the accumulated reward to each `every`-th turn and the last one, and 0 to the others."""
+    """Give what was earned since the previous such turn to each `every`-th turn and the last one, and 0 to the
+    others.
+    """
     paid, total = [], 0.0
     for turn, value in enumerate(earned, start=1):
         total += value

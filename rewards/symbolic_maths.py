@@ -1,7 +1,7 @@
 """`symbolic_maths`: whether the agent's answer is mathematically equal to the gold answer, in any notation.
 
 The answer is the content of the last \\boxed{...}, the text after the last `####`, or the whole text. It is never
-executed, so we wrote the parser: the usual ones (sympy, latex2sympy) evaluate their input.
+executed. The parser is our own, because the usual ones (sympy, latex2sympy) evaluate their input.
 """
 
 from __future__ import annotations
@@ -84,7 +84,10 @@ _UNIT = re.compile(
     r"(?:\s*\^\s*(?:[23]|\{[23]\}))?\s*\.?\Z",
     re.IGNORECASE,
 )
-"""A number followed by a unit, which most gold answers omit. A single letter may be a symbol: it is not a unit here."""
+"""Matches a unit after a number; most gold answers omit it.
+
+A single letter may be a symbol, so it is not a unit here.
+"""
 
 
 class SymbolicMaths(Reward):
@@ -112,7 +115,9 @@ class SymbolicMaths(Reward):
         return {SUCCESS: float(answer is not None and equivalent(answer, gold, tolerance=self.tolerance))}
 
     def task_fault(self, task: Task) -> str:
-        """Return a fault if the gold answer does not equal itself, so none could succeed. Raises: MissingExtraError."""
+        """Return what is wrong with a gold answer that does not equal itself, so that no answer could succeed; empty if
+        nothing is. Raises: MissingExtraError.
+        """
         golds = gold_answers(Trajectory("gold", task), "symbolic_maths")
         unequal = [gold for gold in golds if not equivalent(gold, gold, tolerance=self.tolerance)]
         return f"its gold answer {unequal[0][:200]!r} does not equal itself, so nothing can" if unequal else ""

@@ -1,4 +1,4 @@
-"""`task_weight`: a number given by the task, as an outcome component, for credit that weighs tasks."""
+"""`task_weight`: an outcome component with a number that the task gives, for credit that weights tasks."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ from .tau import are_said, record_of
 
 
 class Tau2Bench(Reward):
-    """For `agentgym/tau2-v1`: all parts of the published score that the task names in `truth["basis"]`.
+    """For `agentgym/tau2-v1`: judges those parts of the published score that the task names in `truth["basis"]`.
 
     Outcome component `success`, 1.0 if every part of the basis is right; an episode that a budget ended has failed.
-    Components of weight 0: each part of the basis, and the user's behaviour, with prefix `user_`.
+    Components of weight 0: the user's behaviour, with prefix `user_`, and each part of the basis:
 
     - `data_right` (DB): the data are those of `truth["state"]`, a digest.
     - `outputs_right` (COMMUNICATE): each of `truth["outputs"]` occurs in a message of the agent without calls.

@@ -1,4 +1,4 @@
-"""`team_size`: the size of a team, and the share of its building actions that were carried out. All have weight 0."""
+"""`team_size`: how large a team is, and the share of the team-building calls that were carried out. All of weight 0."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from agentgym.reward import Components
 
 
 class TeamSize(Reward):
-    """Counts about a team that the agent builds (`agentgym.methods.teams.with_team_graph`), to be weighted in a recipe.
+    """Measures a team that the agent builds (`agentgym.methods.teams.with_team_graph`); a recipe gives weights.
 
     Turn component `team_action`, 0 to 1: the share of a building turn's calls that were carried out. Outcome
-    components: `team_roles` and `team_edges`, their numbers; `team_tokens`, tokens that the roles wrote, if tokens are
-    counted. Give these weights below 0, behind a gate on `success`; otherwise the best policy builds no team.
+    components: `team_roles` and `team_edges`, the numbers of roles and edges; `team_tokens`, the tokens that the roles
+    wrote, if tokens are counted. Give these weights below 0, behind a gate on `success`; otherwise the best policy
+    builds no team.
 
     Source: MasHost, Yang et al. 2025, arXiv:2506.08507: rewards for single actions, and for saving roles and tokens.
     """

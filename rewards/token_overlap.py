@@ -62,7 +62,9 @@ def f1(text: str, gold: Iterable[str]) -> float:
 
 
 def word_f1(text: str, gold: str) -> float:
-    """Return F1 against a gold answer; 0 if either is empty, the text too long, or only one is yes, no or no answer."""
+    """Return F1 against one gold answer, 0 to 1; 0 if either is empty, if the text is too long, or if they differ and
+    one of them is "yes", "no" or "no answer".
+    """
     left, right = normalised(text), normalised(gold)
     if not left or not right or len(text) > MAX_CHARS:
         return 0.0

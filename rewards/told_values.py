@@ -1,4 +1,7 @@
-"""Checks which values an agent has told: dates, times and amounts among few others of their kind, and exact words."""
+"""Checks which values an agent has told: dates, times, amounts and words.
+
+A message that lists many values tells none.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ MAX_CHARS = 2_000
 MAX_IN_MESSAGE = 3
 """In a message with more values of a kind than this, none of them counts as told."""
 MAX_PER_VALUE, MAX_BESIDE = 2, 3
-"""All telling messages together may contain MAX_PER_VALUE values of a kind per value to tell, plus MAX_BESIDE more."""
+"""The messages that tell values of a kind may together contain at most MAX_PER_VALUE values of that kind for each value
+to be told, plus MAX_BESIDE.
+"""
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = (
@@ -29,7 +34,9 @@ _OTHER_DATE = re.compile(
     rf"\b[0-9]{{1,2}}[/.][0-9]{{1,2}}[/.][0-9]{{2,4}}\b|\b[0-9]{{1,2}}(?:st|nd|rd|th|\.)? (?:of )?{_MONTH}\b"
     rf"|\b{_MONTH} [0-9]{{1,4}}(?:st|nd|rd|th)?\b"
 )
-"""A date without a year, or with an unclear order of day and month. It is not a value, nor are its numbers amounts."""
+"""Matches a date without a year, or with an unclear order of day and month: it is no value, and its numbers are no
+amounts.
+"""
 _TIME = re.compile(r"\b([0-9]{1,2}):([0-9][0-9])(?::[0-9][0-9])?(?: ?([ap])\.?m\b)?")
 _NAMED = "order|booking|article|line|flight|variant|customer|bill|id|zip|code|number|no\\."
 _NAME = re.compile(rf"(?:\b(?:{_NAMED})s? (?:(?:id|number|code|no\.) )?#?|#)[0-9]+\b|\b[0-9]{{7,}}\b")
@@ -41,10 +48,10 @@ _AMOUNT = re.compile(r"(?<![\w.])(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)
 def untold(values: Collection[object], messages: Sequence[str]) -> list[str]:
     """Return the values that no message of an agent has told.
 
-    A date (2025-12-14), a time (07:05) or an amount (45) must occur in a message with at most `MAX_IN_MESSAGE` of its
-    kind, and the telling messages may hold only a few more values than there are to tell: an agent that lists every
-    possibility has told nothing. Ids (order 1003) and quantities (30 days) are not amounts. Any other value is told if
-    its words occur. Only the first `MAX_CHARS` characters of a message count.
+    A date (2025-12-14), a time (07:05) or an amount (45) must occur in a message with at most `MAX_IN_MESSAGE` values
+    of its kind. All messages that tell such values may together contain only a few more of them than must be told, so
+    an agent that lists every possibility has told nothing. Ids (order 1003) and quantities (30 days) are not amounts.
+    Any other value is told if its words occur. Only the first `MAX_CHARS` characters of a message count.
     """
     texts = [fold_text(text[:MAX_CHARS]) for text in messages]
     named = [_values_in(text) for text in texts]

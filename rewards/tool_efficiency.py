@@ -23,7 +23,8 @@ class ToolEfficiency(Reward):
     Args:
         against: `group` compares with the fewest calls of any right episode in the group (OTC-GRPO); with `none`,
             r_tool depends only on the episode's own calls (OTC-PPO).
-        smooth: c, in calls, above 0: how slowly r_tool falls if no call was needed.
+        smooth: c, a number of calls above 0: the larger, the more slowly r_tool falls with each call if no call was
+            needed.
         tools: names of the tools that count; None for all but final calls.
     """
 

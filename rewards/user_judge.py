@@ -21,7 +21,7 @@ FAITHFUL = (
 class UserJudge(Reward):
     """Outcome component `user_faithful`: 1.0 if the episode's user followed its goal, else 0.0. Weight 0.
 
-    The component is missing if the conversation prevents a verdict, which says nothing about the user.
+    If the conversation prevents a verdict, nothing is known about the user, and the component is missing.
 
     An agent is not to blame for a user that forgot its goal: look at the success of episodes with a value of 1.0. The
     goal is `parameters["customer"]["wants"]`, as in `agentgym/service-v1`, or else the task's own messages.
