@@ -1,4 +1,4 @@
-"""Generates the tasks of a set, each from its own random stream; no two tasks ask the same."""
+"""Generates the tasks of a set, each from its own random stream, so that no two tasks are alike."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class TaskGenerator:
         name: the registered name of the set.
         sizes: number of tasks by stratum.
         seed: chooses which tasks are in the set.
-        key: maps a task to a key that must be unique in the set, by default the content that it asks for. None allows
-            duplicates; use it if duplicates are too unlikely to matter.
+        key: maps a task to a key that no other task of the set may have, by default its content. With None there is no
+            check; use it if duplicates are too unlikely to matter.
         tries: number of attempts at one task before an error is raised.
     """
 
@@ -88,12 +88,12 @@ class TaskGenerator:
     def splits(
         self, make_task: Callable[..., Task | None], arguments: Mapping[str, Sequence[Any]] | None = None
     ) -> dict[str, list[Task]]:
-        """Generate all strata, and assign them to splits, with the held-out strata one after the other.
+        """Generate all strata, and return the tasks of each split. The held-out split has all strata other than train
+        and validation.
 
         Args:
-            make_task: as in `draw`.
-            arguments: its further arguments by stratum, in the order in which the strata are drawn. By default there
-                are none, and the order is that of `sizes`.
+            make_task: as in `draw`. arguments: the further arguments of `make_task`, by stratum; strata are drawn in
+            this order. By default there are no such arguments, and the order is that of `sizes`.
         Raises: TaskError, as `draw` does.
         """
         splits: dict[str, list[Task]] = {"train": [], "validation": [], "held_out": []}

@@ -1,4 +1,6 @@
-"""Task sets whose tasks differ in their horizon: the number of requests, and of an optimal player's turns."""
+"""Task sets whose tasks differ in their horizon: the number of their requests, one for each turn of an optimal
+player.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ def horizon_task_set(
     oracle: Callable[[Task], Any],
     imperfect_oracle: Callable[[Task], Any],
 ) -> TaskSet:
-    """Generate every split. The horizon alternates with a task's index in its stratum; the task's tag `horizon_N`
-    states it.
+    """Generate every split. A task's index in its stratum determines its horizon, by turns; its tag `horizon_N` states
+    it.
 
     Args:
         make_task: makes a task from a random stream, the slot and a horizon.

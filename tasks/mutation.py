@@ -12,7 +12,7 @@ _OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Mod: as
 
 
 def mutants(source: str, tests: Sequence[str], rng: random.Random, *, limit: int = 1) -> list[str]:
-    """Return versions of the function, each with one change that makes at least one of the assertions fail.
+    """Return changed versions of a function; each has one change, with which at least one of the assertions fails.
 
     The source must come from this project, because it is executed here. A function with a `while` has no mutants,
     because a change could make its loop endless.

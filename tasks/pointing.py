@@ -12,7 +12,7 @@ MARGIN = 40
 
 
 def looks_and_points(box: Sequence[int], size: Sequence[int], *, boxed: bool = False) -> list[Message]:
-    """Zoom in on a box, then point at its middle or, if `boxed`, draw the box.
+    """Return messages that zoom in on a box, then point at its middle or, if `boxed`, answer with the box.
 
     Args:
         box: left, top, right and bottom in pixels.

@@ -1,4 +1,4 @@
-"""Requests of a few fixed forms, the texts that fulfil them, and scripted players that write these texts."""
+"""Requests in a few fixed forms, the text that fulfils each, and scripted players that write these texts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class RequestForms:
     """The forms of a set's requests.
 
     Args:
-        forms: for each kind, the request and the text that fulfils it, both with placeholders, as in `Count {item} in
-            {city}.`
-        tool, argument: the tool that takes this text, and its argument.
+        forms: for each kind of request, its text and the text that fulfils it, both with placeholders, as in `Count
+            {item} in {city}.`
+        tool, argument: the tool that takes the fulfilling text, and the tool's argument for it.
         mistaken: called with the task, the kind and the parts of a request, returns parts that make the text wrong.
     """
 
@@ -52,7 +52,7 @@ class RequestForms:
         return self.forms[kind][1].format(**parts)
 
     def oracle(self, task: Task) -> Script:
-        """Fulfil each request, using only its text."""
+        """Fulfil each request, knowing nothing but its text."""
         return self.player(lambda request, _: self.done(*self.parsed(request)))
 
     def imperfect_oracle(self, task: Task) -> Script:

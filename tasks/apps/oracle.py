@@ -23,7 +23,7 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Play as the oracle does, but make each change, and the answer, wrong with probability 1/2, each independently."""
+    """Play as the oracle does, but make each change wrong with probability 1/2, and the answer too, independently."""
     return list(_play(*_spoilt(task)))
 
 
@@ -40,12 +40,12 @@ def _spoilt(task: Task) -> tuple[list[Any], str]:
 
 
 def code_oracle(task: Task) -> list[Message]:
-    """Play as the oracle does in the environment that runs code: all calls in one run."""
+    """Play as the oracle does, for the environment that runs code: all calls stand in one program."""
     return list(_run(json.loads(task.truth["steps"]), task.truth.get("answer", "")))
 
 
 def imperfect_code_oracle(task: Task) -> list[Message]:
-    """Play as the imperfect oracle does in the environment that runs code."""
+    """Play as the imperfect oracle does, for the environment that runs code."""
     return list(_run(*_spoilt(task)))
 
 
@@ -61,7 +61,9 @@ def _run(steps: list[Any], answer: str) -> Iterator[Message]:
 
 
 def practised_oracle(task: Task) -> list[Message]:
-    """Play as the oracle does, but read no documentation, and state what was found before writing it down."""
+    """Play as the oracle does, but read no documentation, and state each found value one message before the call that
+    stores it.
+    """
     return _do_jobs(task, json.loads(task.truth["steps"]))
 
 
@@ -99,9 +101,9 @@ def _hand_over(task: Task, steps: list[Any]) -> list[Message]:
 
 
 def _jobs(task: Task, steps: list[Any]) -> Iterator[tuple[str, list[_ToolCall]]]:
-    """Yield the sentence and the calls of each job.
+    """Yield the sentence in which the planner hands over each job, and the calls that do it.
 
-    The message before the last call states the line that the call writes.
+    In each job, the text of the last call but one states the line that the last call writes.
     """
     for sentence, count in json.loads(task.truth["jobs"]):
         job, steps = [*filter(None, steps[:count])], steps[count:]

@@ -1,7 +1,7 @@
-"""Building blocks of tasks: questions to an app, changes that use an answer, and other changes.
+"""Building blocks of tasks: questions to an app, changes that store the answer to a question, and other changes.
 
-Each piece chooses its subject, does the job by calls of the real APIs, and describes it in words. These calls give the
-task's solution, its answer and the required final state.
+Each piece chooses what it is about, does its job by calls of the real APIs, and describes the job in words. The calls
+give the task's solution, its answer and the required final state.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Step = tuple[str, str, dict[str, Any]]
 
 @dataclass(slots=True)
 class Draft:
-    """A task under construction: its random stream, and the records after the pieces drawn so far.
+    """A task under construction: its random stream, and the records as the pieces drawn so far have changed them.
 
     Attributes:
         environment: an opened environment of apps; `call_api` works as for an agent.
@@ -51,7 +51,7 @@ class Draft:
         return choose(results, key, text)
 
     def order_of(self, product: str) -> Any:
-        """Return the order of a product."""
+        """Return the first order in the shop that contains a product."""
         product_id = self.search("shop", product, "name")["id"]
         return self.call("shop", "orders", product_id=product_id)["results"][0]
 
@@ -69,9 +69,10 @@ class Piece:
     """A part of a task.
 
     Attributes:
-        apps: the apps that it needs; the first is the piece's app in compositions.
-        write: chooses and does the job. A question returns (description of the answer, answer); a change returns a
-            sentence. A change in SINKS is called with the description and value of the answer that it stores.
+        apps: the apps that it needs. The first is the one that counts in HELD_OUT_PAIRS.
+        write: chooses and does the job. A question returns (description of the answer, answer), a change the sentence
+            that asks for it. A change in SINKS is called with the description and the value of the answer that it
+            stores.
     """
 
     apps: tuple[str, ...]

@@ -42,7 +42,7 @@ HELD_OUT_PAIRS = frozenset(
         ("notes", "bank"),
     }
 )
-"""Pairs of apps that only held-out tasks combine: the app that is asked, and the app that stores the answer."""
+"""Pairs of apps that only held-out tasks combine: first the app that is asked, then the app that stores its answer."""
 
 
 @cache
@@ -51,9 +51,10 @@ def task_set(seed: int = 0) -> TaskSet:
 
     The seed chooses which tasks are in it.
 
-    Difficulty is a level from 1 to 3, also as the tag `level_2`. Held-out tasks carry the tag `unseen_records` (records
-    that no training task has, as all held-out tasks do), `unseen_apps` (files or music, which no training task needs)
-    or `unseen_compositions` (an answer of one app put into another, in pairs that no training task has).
+    Difficulty is a level from 1 to 3, also as the tag `level_2`. All held-out tasks have records that no training task
+    has. They carry one of the tags `unseen_records` (nothing else is new), `unseen_apps` (files or music, which no
+    training task needs) or `unseen_compositions` (the answer of one app is stored in another, in pairs of apps that no
+    training task has).
     """
     generator = TaskGenerator(NAME, SIZES, seed)
     return TaskSet(NAME, generator.splits(_task), oracle=oracle, imperfect_oracle=imperfect_oracle)
@@ -71,7 +72,7 @@ def task_set_code(seed: int = 0) -> TaskSet:
 
 @cache
 def task_set_short(seed: int = 0) -> TaskSet:
-    """One to three jobs of `pieces.SHORT`, in different apps, for tiny models. Levels are the number of jobs.
+    """One to three jobs of `pieces.SHORT`, in different apps, for tiny models. The level is the number of jobs.
 
     The oracles of this set know the APIs and read no documentation, which keeps episodes short.
 
@@ -134,7 +135,7 @@ def _begun(rng: random.Random, slot: TaskSlot) -> tuple[Draft, int]:
 
 
 def _finished(draft: Draft, slot: TaskSlot, seed: int, level: int, prompt: str, answer: str | None) -> Task:
-    """Return the task of a finished draft."""
+    """Make a task of a draft to which all pieces have been added."""
     changes = draft.environment.store.changes()
     truth: dict[str, Any] = {
         "changes": sorted(changes),
@@ -156,10 +157,10 @@ def _finished(draft: Draft, slot: TaskSlot, seed: int, level: int, prompt: str, 
 
 
 def _written(draft: Draft, level: int, stratum: str) -> tuple[str, str | None, list[str]] | None:
-    """Draw pieces and carry them out.
+    """Draw pieces, and do their jobs in the draft.
 
-    Returns: the prompt, the answer to a question, and the needed apps; None for a question whose answer no app may
-        store in this stratum.
+    Returns: the prompt; the answer if it asks a question; the needed apps. None if a drawn question has an answer that
+        no app may store in this stratum.
     """
     usable = partial(_usable, apps_allowed=stratum == "unseen_apps")
     rng = draft.rng
@@ -192,6 +193,6 @@ def _usable(pieces: Sequence[Piece], apps_allowed: bool) -> list[Piece]:
 
 
 def _allowed(question: Piece, sink: Piece, stratum: str) -> bool:
-    """Return whether a stratum allows storing an answer of one app in the other."""
+    """Return whether tasks of a stratum may store the question's answer by this change."""
     pair = question.apps[0], sink.apps[0]
     return pair[0] != pair[1] and (pair in HELD_OUT_PAIRS) == (stratum == "unseen_compositions")

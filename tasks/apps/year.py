@@ -1,7 +1,8 @@
 """The asset `apps/year`: a year of a person's records that are consistent across the apps.
 
-An order in the shop is a payment in the bank, a mail from the shop, and an invoice among the files. A contact's
-birthday is an event; an appointment is an event and a mail with a reference. Rent and utilities are paid every month.
+Each order in the shop also appears as a payment in the bank, a mail from the shop, and an invoice among the files. A
+contact's birthday is an event; an appointment is an event and a mail with a reference. Rent and utilities are paid
+every month.
 """
 
 from __future__ import annotations

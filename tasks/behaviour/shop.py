@@ -1,4 +1,7 @@
-"""The shop: products, and each page's actions and contents. A page shows everything that habits depend on."""
+"""The shop: products, pages, and the actions on each page.
+
+A page shows everything on which a shopper's habits depend.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class ShopperAction(NamedTuple):
 
     @property
     def refines(self) -> bool:
-        """Return whether the action filters or orders results."""
+        """Return whether the action filters or sorts results."""
         return self.target in ("filter", "sort")
 
     def __str__(self) -> str:
@@ -75,7 +78,8 @@ class ShopPage:
     Attributes:
         kind, colour: the needed product. stock: all products of this kind, in the shop's own order.
         query: the search text; empty on the first page.
-        refined: chosen filters and orders, in sequence. number: the number of this page of results, from 1.
+        refined: the filters and sort orders chosen so far, in sequence. number: the number of this page of results,
+            from 1.
         opened: the product whose page it is. in_basket: whether it was added to the basket.
     """
 
@@ -90,7 +94,9 @@ class ShopPage:
 
     @cached_property
     def results(self) -> list[Product]:
-        """Return the results of all pages: most words shared with the query first, then filtered and ordered."""
+        """Return the results of all pages, filtered and sorted as chosen; by default those that share most words with
+        the query come first.
+        """
         words = set(self.query.split())
         products = sorted(self.stock, key=lambda product: -len(words & set(product.name.split())))
         for action in self.refined:
@@ -150,7 +156,10 @@ def _refined(products: list[Product], action: ShopperAction) -> list[Product]:
 
 
 def stock_of(rng: random.Random, kind: str, brands: Sequence[str], colours: Sequence[str]) -> tuple[Product, ...]:
-    """Return four to twelve products of a kind, unique in brand and colour, in price, and in number of reviews."""
+    """Return four to twelve products of a kind.
+
+    No two have the same brand and colour, the same price, or the same number of reviews.
+    """
     count = rng.randrange(4, 13)
     names = rng.sample([(brand, colour) for brand in brands for colour in colours], count)
     prices, reviews = rng.sample(range(8, 90), count), rng.sample(range(5, 400), count)

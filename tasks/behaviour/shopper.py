@@ -24,7 +24,7 @@ from .shop import (
 )
 
 MANY = 7
-"""A shopper may refine only if there are more results than this."""
+"""Some shoppers filter or sort only if there are more results than this."""
 MAX_PAGES = 3
 """The most pages of results that a shopper looks at."""
 
@@ -65,7 +65,7 @@ _CHOICES, _CONDITIONS = CHOICES | NEW_CHOICES, CONDITIONS | NEW_CONDITIONS
 
 @dataclass(frozen=True, slots=True)
 class Refinement:
-    """A filter or order that is always chosen, or, if `many`, only for more than MANY results."""
+    """A filter or sort order that is always chosen or, if `many`, only if there are more than MANY results."""
 
     action: ShopperAction
     many: bool
@@ -78,10 +78,10 @@ class Habits:
     Attributes:
         brand: the brand that `wording` and `fit` may use.
         wording: the form of the search text.
-        refinements: filters and orders of the results, in sequence.
-        fit, choice: the rule for considering products, and for opening one of them.
+        refinements: the filters and sort orders to choose, in sequence.
+        fit: the rule by which products are considered. choice: the rule by which one of these is opened.
         pages: the number of pages of results looked at before leaving.
-        condition, purchase: whether, and how, the opened product is bought.
+        condition: when the opened product is bought. purchase: the action that buys it.
     """
 
     brand: str
@@ -99,7 +99,7 @@ class Habits:
         return ShopperAction(TYPE, "search box", text)
 
     def refine(self, page: ShopPage) -> ShopperAction | None:
-        """Return the next filter or order on the first page of results; None if there is none."""
+        """Return the next filter or sort order to choose on the first page of results; None if there is none."""
         if page.number > 1:
             return None
         refinements = self.refinements
@@ -153,7 +153,7 @@ Session = list[tuple[ShopPage, ShopperAction]]
 
 
 def session(habits: Habits, page: ShopPage | None) -> Session:
-    """Return the shopper's actions from a page to the end."""
+    """Return the pages from this one to the end of the session, each with the shopper's action."""
     steps: Session = []
     while page is not None:
         steps.append((page, action := habits.act(page)))
@@ -186,7 +186,7 @@ def draw_habits(
 HabitsByKind = Mapping[str, Sequence[Habits]]
 """Possible habits by the decision that they determine: search, refine, pick or decide."""
 Decisions = Sequence[tuple[ShopPage, ShopperAction | None]]
-"""Pages, and the action taken on each; None if the shopper chose no refinement."""
+"""Pages with the action taken on each; in decisions to refine, None if the shopper did not refine."""
 _ACT: Mapping[str, Callable[[Habits, ShopPage], ShopperAction | None]] = {
     "search": Habits.search,
     "refine": Habits.refine,
@@ -196,16 +196,18 @@ _ACT: Mapping[str, Callable[[Habits, ShopPage], ShopperAction | None]] = {
 
 
 def consistent(habits: HabitsByKind, past: Session) -> HabitsByKind:
-    """Return the habits that agree with all decisions of a past session.
+    """Return those of the habits that agree with all decisions of a past session.
 
-    Each decision depends on one kind of habit, so each kind is tested separately.
+    A decision depends on habits of one kind only, so the kinds are tested separately.
     """
     decisions = _decisions(past)
     return {kind: _agreeing(kind, habits[kind], decisions[kind]) for kind in _ACT}
 
 
 def all_foretell(habits: HabitsByKind, present: Session) -> bool:
-    """Return whether all given habits lead to the session's decisions, so that a log that allows them predicts it."""
+    """Return whether each of these habits leads to the session's decisions: then a log that leaves only these possible
+    predicts the session.
+    """
     decisions = _decisions(present)
     return all(len(_agreeing(kind, habits[kind], decisions[kind])) == len(habits[kind]) for kind in _ACT)
 

@@ -48,8 +48,8 @@ def task_set(seed: int = 0) -> TaskSet:
     The seed chooses shoppers and products.
 
     Tasks carry the number of past sessions as a tag, such as `past_3`. Held-out tasks carry the tag `unseen_products`
-    (kinds, brands and colours that no training task has), `unseen_habits` (at least one habit that no trained shopper
-    has) or `unseen_compositions` (habits that training has, though never together). Difficulty is the number of
+    (kinds, brands and colours that no training task has), `unseen_habits` (a habit that no shopper of a training task
+    has) or `unseen_compositions` (habits that no shopper of a training task has together). Difficulty is the number of
     decisions.
     """
     generator = TaskGenerator(NAME, SIZES, seed)
@@ -95,7 +95,9 @@ def _habits(rng: random.Random, stratum: str, brands: Sequence[str]) -> Habits:
 
 
 def _is_new_composition(habits: Habits) -> bool:
-    """Return whether habits order before filtering, or take a brand's best-rated product; training habits never do."""
+    """Return whether a shopper sorts before filtering, or opens a brand's best-rated product; no training shopper
+    does.
+    """
     return _orders_first(habits) or (habits.fit == BRAND and habits.choice == "best rated")
 
 
@@ -104,7 +106,7 @@ def _orders_first(habits: Habits) -> bool:
 
 
 def _goes_by_what_is_new(stratum: str, habits: Habits, last: ShopPage) -> bool:
-    """Return whether a session that ends on this page depended on the habits that its stratum tests."""
+    """Return whether a session that ends on this page shows the new habits of its stratum."""
     if stratum == "unseen_compositions" and _orders_first(habits):
         return len(last.refined) == 2
     return stratum not in ("unseen_habits", "unseen_compositions") or last.opened is not None
@@ -152,7 +154,9 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Play as the oracle does, but open the first product with probability 1/6 at each step, which is rarely right."""
+    """Play as the oracle does, but at each step, with probability 1/6, open the first product, which is rarely
+    right.
+    """
     rng = random.Random(seed_of("imperfect", task.id))
     guess = ("I guess.", ShopperAction(CLICK, "product", "the first"))
     return [_prediction(n, *(step if rng.random() >= MISSES else guess)) for n, step in enumerate(_steps(task))]

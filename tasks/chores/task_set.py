@@ -16,12 +16,14 @@ NAME = "code/chores-v1"
 FILES = 12
 """The number of files at the start."""
 KINDS = ("put", "put", "append", "copy", "rename", "delete")
-"""Kinds of requests that do not depend on earlier ones. `put` is twice as likely: it needs no unchanged file.
+"""Kinds of requests that do not depend on earlier ones.
+
+`put` is twice as likely, because all others need a file that no recent request has changed.
 """
 DEPENDENT = 0.45
-"""The probability that a request depends on a recent change, if there is one; about a third of all requests then do."""
+"""The probability that a request depends on a recent change, if there is one. About a third of all requests do."""
 LATELY = 4
-"""The number of turns after a change in which a request can depend on it."""
+"""For this many turns after a change, a request can depend on the change."""
 
 Goal = dict[str, str | None]
 """Texts by file name; None for a file that must not exist."""
@@ -33,8 +35,9 @@ def task_set(seed: int = 0) -> TaskSet:
 
     The seed chooses the files and the requests.
 
-    Held-out tasks carry the tag `unseen_instances` (requests about pairs of word and file, or of two files, that no
-    other stratum has) or `unseen_horizons` (numbers of requests that training never has). Difficulty is the horizon.
+    Held-out tasks carry the tag `unseen_instances` (each request combines a word and a file, or two files, that no
+    other stratum combines) or `unseen_horizons` (numbers of requests that no training task has). Difficulty is the
+    horizon.
     """
     return horizon_task_set(NAME, _task, seed, oracle=REQUESTS.oracle, imperfect_oracle=REQUESTS.imperfect_oracle)
 
@@ -67,7 +70,7 @@ def _task(rng: random.Random, slot: TaskSlot, horizon: int) -> Task:
 
 
 class ChoresWriter:
-    """Writes a session's requests one after another, for the files after the right commands so far.
+    """Writes a session's requests one after another, each for the files as the right commands have changed them so far.
 
     Attributes:
         dependent: number of requests so far that depend on an earlier one.
@@ -114,7 +117,7 @@ class ChoresWriter:
         return self._written(kind, goal, name=name, target=target)
 
     def _paired(self, choices: Sequence[str], name: str) -> str | None:
-        """Return one of the choices that this stratum may combine with a file."""
+        """Return one of the choices (words or files) that this stratum may combine with a file."""
         allowed = [choice for choice in choices if is_reserved(choice, name) is self._reserved]
         return self._rng.choice(allowed) if allowed else None
 

@@ -23,7 +23,9 @@ FORMS = {
 
 
 def _mistaken(task: Task, kind: str, parts: Parts, rng: random.Random) -> Parts:
-    """Return the parts with one replaced: a word by another, or an existing file by one that existed at the start."""
+    """Return the parts with one replaced: a word by another word, an existing file by another file of the start, or a
+    file that the request makes by any other name.
+    """
     part = rng.choice(list(parts))
     is_new = part == "target" or kind == "put"
     choices = WORDS if part == "word" else NAMES if is_new else sorted(task.parameters["files"])

@@ -13,7 +13,7 @@ NAME, MATERIAL = "code/completion-v1", "code/functions-v1"
 
 @cache
 def task_set() -> TaskSet:
-    """Bodies of Python functions, to be written a few lines at a time.
+    """Python functions whose bodies are to be written a few lines at a time.
 
     Splits, strata and difficulty are those of `code/functions-v1`.
     """

@@ -23,8 +23,8 @@ def task_set(seed: int = 0) -> TaskSet:
 
     The seed chooses which tasks are in it.
 
-    Held-out tasks carry the tag `unseen_words` (other folders, files and things) or `unseen_jobs` (renaming and adding
-    up, which are never trained on).
+    Held-out tasks carry the tag `unseen_words` (folders, files and things that no training task has) or `unseen_jobs`
+    (renaming and adding up, which no training task asks for).
     """
     vocabularies_and_kinds = {
         "unseen_words": (UNSEEN, KINDS),

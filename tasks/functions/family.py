@@ -1,4 +1,4 @@
-"""A family of function-writing tasks: a description, a reference solution and inputs, with parameters."""
+"""A family of function-writing tasks: a description, a reference solution and inputs, which share parameters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Family:
     Attributes:
         name: the function's name.
         band: difficulty, 1 (one operation) to 6 (a small algorithm).
-        takes: the kind of its argument; a key of ARGUMENTS.
+        takes: the kind of the function's argument; a key of ARGUMENTS.
         values: the allowed values of each parameter. All combinations form the family's space.
         words: description of the function, with `$name` in place of a parameter.
         body: the body of the reference solution, with the same placeholders.
@@ -36,7 +36,7 @@ class Family:
     held_out: bool = False
 
     def space(self) -> list[Parameters]:
-        """Return at most 80 combinations of parameters, in a fixed shuffled order."""
+        """Return the combinations of parameter values, or 80 of them if there are more, in a fixed shuffled order."""
         combinations: list[Parameters] = [
             dict(zip(self.values, chosen, strict=True)) for chosen in itertools.product(*self.values.values())
         ]

@@ -65,7 +65,7 @@ ENDS: Mapping[str, PipelineStep] = {
 
 FAMILIES_PER_BAND = 30
 LEAST_SPACE = 12
-"""A combination of steps with fewer choices of parameters than this is skipped."""
+"""A combination of steps with fewer combinations of parameter values than this is skipped."""
 
 
 def pipelines() -> tuple[Family, ...]:

@@ -28,8 +28,8 @@ def task_set(seed: int = 0) -> TaskSet:
 
     The seed chooses which tasks of each family are in it.
 
-    Held-out tasks carry the tag `unseen_parameters` (families as in training, other parameters) or
-    `unseen_families` (families that are never trained on). Difficulty is the band, 1 to 6.
+    Held-out tasks carry the tag `unseen_parameters` (families of the training tasks, with other parameters) or
+    `unseen_families` (families that no training task has). Difficulty is the band, 1 to 6.
     """
     known = [family for family in (*WRITTEN, *pipelines()) if not family.held_out]
     unseen = [family for family in (*WRITTEN, *pipelines()) if family.held_out]
@@ -59,7 +59,7 @@ def _pool(family: Family, reserved: bool | None) -> list[Parameters]:
 
 
 def _task(rng: random.Random, slot: TaskSlot, family: Family, parameters: Parameters) -> Task | None:
-    """Make the task; return None if the drawn inputs cannot distinguish the function from a trivial one."""
+    """Make the task; return None if a trivial function would give the right values for the drawn inputs."""
     argument = ARGUMENTS[family.takes]
     reference = family.source(parameters)
     solve = _compiled(reference, family.name)

@@ -1,4 +1,5 @@
-"""Turn tests that compare calls with values, in C++, Go, Java, JavaScript and Rust, into calls for `hidden_calls`.
+"""Turn test programs in C++, Go, Java, JavaScript and Rust that compare calls with values into calls for
+`hidden_calls`.
 
 A test program is never run, because the submission could stop or patch a program that runs with it. A test that cannot
 be converted completely is refused, with the reason.
@@ -19,7 +20,7 @@ PAIRS = {
     "javascript": r"\bassert\.(?:deepEqual|equal|strictEqual|deepStrictEqual)\s*\(",
     "rust": r"\bassert_eq!\s*\(",
 }
-"""Patterns, by language, of the beginning of an assertion that takes a call and a value."""
+"""Patterns, by language, of the beginning of an assertion whose arguments are a call and a value."""
 CLAIMS = {
     "cpp": r"\bassert\s*\(",
     "go": r"(?!)",
@@ -27,7 +28,7 @@ CLAIMS = {
     "javascript": r"\bconsole\.assert\s*\(|\bassert\s*\(",
     "rust": r"\bassert!\s*\(",
 }
-"""Patterns, by language, of the beginning of an assertion that takes comparisons."""
+"""Patterns, by language, of the beginning of an assertion whose arguments are comparisons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,10 @@ def assertions_of(language: str, test: str, function: str) -> list[Assertion]:
 
 
 class _Assertions(Literals):
-    """Reads assertions; `call` is the pattern of a call of the function up to its bracket."""
+    """Reads assertions.
+
+    `call` is the pattern that matches the beginning of a call of the function, with its bracket.
+    """
 
     def __init__(self, text: str, call: str) -> None:
         super().__init__(text)

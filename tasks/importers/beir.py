@@ -18,11 +18,11 @@ def load_beir(
     split: Split = "held_out",
     environment: str = ENVIRONMENT,
 ) -> TaskSet:
-    """Queries with judged documents (Thakur et al. 2021) as tasks: find a page about it, and answer with its title.
+    """The queries of a BEIR folder (Thakur et al. 2021) as tasks: find a relevant document, and answer with its title.
 
-    Every document judged relevant is a right answer; all of them are the gold pages. The titles are those that the
-    search environment shows: a document without a title, or with the title of an earlier document, has its id in
-    brackets.
+    The title of every document judged relevant is a right answer, and all of these are the gold pages. The search
+    environment adds the id in brackets to the title of a document that has none, or that of an earlier document; so do
+    the answers.
 
     Args:
         path: the folder. `qrels`: the name of a file in qrels/.

@@ -38,14 +38,15 @@ def load_bfcl(path: str | Path, *, split: Split = "held_out", answers: str | Pat
     """The items of a file, or of all files of a folder, as tasks of `agentgym/function-calls-v1`.
 
     The categories `simple`, `multiple`, `parallel`, `parallel_multiple`, `irrelevance`, `relevance` and their `live_`
-    forms are read. An item's id names its category. Others (multi-turn, Java, JavaScript) are left out, and a
-    LeftOutWarning names them. Dots in names of functions become `_`, as most call formats require.
+    forms are read. An item's id names its category. Items of other categories (multi-turn, Java, JavaScript) are left
+    out, and a LeftOutWarning names them. Dots in names of functions become `_`, because most call formats allow no
+    dots.
 
     Args:
         path: a file of JSON lines such as `BFCL_v4_multiple.json`, or the folder with these files.
         split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
-        answers: the folder of the accepted calls, in files of equal names; by default `possible_answer` beside the
-            file. Tasks without a right call need none.
+        answers: the folder of the accepted calls, in files named as the files of questions; by default
+            `possible_answer` beside the file. Items for which no call is right have no accepted calls.
     Raises: TaskError naming the file, the item and its fault, or saying that no item can be read.
     """
     path = Path(path)
@@ -98,7 +99,8 @@ def oracle(task: Task) -> list[Message]:
 
 
 def _can_be_solved(task: Task, where: str) -> bool:
-    """Return whether an agent can give the published answer: a few name unknown arguments, or accept no value for one.
+    """Return whether an agent can make the published calls: a few have unknown arguments, or arguments without any
+    accepted value.
 
     Raises: TaskError if the reward cannot read the accepted calls.
     """

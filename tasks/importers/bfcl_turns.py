@@ -31,7 +31,9 @@ MODULES = {
     "TravelAPI": "travel_booking",
     "VehicleControlAPI": "vehicle_control",
 }
-"""The module of each class in the package, and the name of the file that describes its functions."""
+"""For each class of the package, the module that has it, which is also the name of the file that describes its
+functions.
+"""
 PublishedCall = tuple[str, list[Any], dict[str, Any]]
 """A call: its name, positional arguments, and arguments by name."""
 MAX_STEPS = 20
@@ -46,8 +48,8 @@ def load_bfcl_turns(path: str | Path, *, split: Split = "held_out") -> TaskSet:
     Items whose calls need a package that sandboxes lack are left out, and a LeftOutWarning names them.
 
     Args:
-        path: such a file, or the folder `bfcl_eval/data` of the package `bfcl-eval`. The package's other files must be
-            beside it: the accepted calls, the descriptions of the functions, and the functions' source.
+        path: such a file, or its folder, `bfcl_eval/data` of the package `bfcl-eval`. The package must be complete: the
+            accepted calls, the descriptions of the functions and their source are read too.
         split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
     Raises: TaskError naming the file, the item and its fault, or saying that no item can be read.
     """

@@ -32,12 +32,13 @@ def load_bird(
         split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
         validation: databases (a list, or text with commas) whose tasks are for validation, regardless of `split`.
         held_out: databases whose tasks are held out, regardless of `split`.
-        environment: SQLite in a sandbox; or another that judges queries. Their dialects differ: see `transpile`.
+        environment: the tasks' environment, by default SQLite in a sandbox. Another one may have another dialect of
+            SQL: see `transpile`.
         transpile: the dialect of the environment's engine, such as "duckdb"; sqlglot writes the gold queries in it.
-        check_golds: run every gold query; those that fail or return no rows are named in a warning, and left out of the
-            split train.
+        check_golds: run every gold query. A warning names those that fail or return no rows; their tasks are left out
+            of the split train.
     Raises: TaskError naming the file, the item and its fault.
-    Success is stricter than the published metric; the reward `sql_official` has that one too.
+    Success is stricter than the published metric, which the reward `sql_official` computes.
     Source: Li et al. 2023, arXiv:2305.03111.
     """
     path = Path(path)

@@ -18,16 +18,17 @@ ENVIRONMENT = "agentgym/sql-write-v1"
 
 
 def load_dbbench(path: str | Path, *, split: Split = "held_out", environment: str = ENVIRONMENT) -> TaskSet:
-    """The tasks of a DBBench file: questions judged by their answer label, changes by the final tables.
+    """The tasks of a DBBench file: questions, judged by the published answers, and changes, judged by the final tables.
 
-    A question's published SQL is noisy and not used; answering a question must change nothing. A change's label is the
-    statement itself, which is run to find the required final tables. Changes whose statement does not run on
-    SQLite, or changes nothing, are left out, and a warning names them.
+    The published SQL of a question is not used, because it is often wrong; an agent that answers a question must change
+    nothing. For a change the published label is an SQL statement, which is run to find the required final tables.
+    Changes whose statement does not run on SQLite, or changes nothing, are left out, and a warning names them.
 
     Args:
         path: JSON lines with `description`, `label`, `type`, `table` and `add_description`.
         split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
-        environment: SQLite in a sandbox; or another whose `finish` is judged by the final state.
+        environment: the tasks' environment, by default SQLite in a sandbox; it needs a `finish` that reports the final
+            state.
     Raises: TaskError naming the file, the item and its fault.
     Source: Liu et al. 2023, arXiv:2308.03688.
     """

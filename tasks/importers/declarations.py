@@ -1,4 +1,6 @@
-"""Read a function's argument and result types from its C++, Go, Java or Rust declaration; in JavaScript from values."""
+"""Read a function's argument and result types: from its declaration in C++, Go, Java or Rust, from values in
+JavaScript.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ class NoDeclaration(ValueError):
 
 
 def declared(language: str, text: str) -> tuple[str, list[str], list[str] | None]:
-    """Return name, argument names, and types (the result's last) of the function whose declaration ends a text.
+    """Return the name of the function whose declaration ends a text, its arguments' names, and its types (the result's
+    last).
 
     JavaScript has no types: they are None.
     Raises: NoDeclaration.

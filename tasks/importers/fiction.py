@@ -21,7 +21,7 @@ def load_fiction(path: str | Path, *, split: Split = "train", least: int = 3) ->
 
     Args:
         split: the split of the tasks.
-        least: the least number of commands in the shortest solution of a game that is kept.
+        least: a game whose shortest solution has fewer commands than this is left out as too easy.
     Raises: TaskError if the file cannot be read, or contains no usable game.
     """
     source, environment = Path(path), load("environments", "agentgym/text-fiction-v1")

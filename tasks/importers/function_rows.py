@@ -113,7 +113,7 @@ def _task(row: FunctionRow, name: str, split: Split) -> Task:
 
 
 def _examples(row: FunctionRow, function: str) -> list[Assertion]:
-    """Return the examples that can be converted. Others can be omitted, because examples do not judge."""
+    """Return the examples that can be converted. All others are omitted, which does no harm: examples do not judge."""
     try:
         return assertions_of(row.language, row.example_test, function)
     except NoLiteral:
@@ -121,7 +121,7 @@ def _examples(row: FunctionRow, function: str) -> list[Assertion]:
 
 
 def _calls(assertions: Sequence[Assertion], tolerance: float = math.inf) -> list[dict[str, Any]]:
-    """Return the calls. A call with a larger tolerance than the common one has its own."""
+    """Return the calls of a task. A call whose test allows more than the task's `tolerance` states its own."""
     calls = [{"arguments": _plain(each.arguments), "value": _plain(each.value)} for each in assertions]
     for call, each in zip(calls, assertions, strict=True):
         if (own := _allowed(each)) > tolerance:
@@ -139,7 +139,9 @@ def _plain(value: Any) -> Any:
 
 
 def _tolerance(row: FunctionRow, assertions: list[Assertion]) -> float:
-    """Return the largest relative tolerance that all of the tests allow."""
+    """Return the relative tolerance of the task: the largest that all tests allow, at least EXACT (32-bit floats:
+    SHORT_FLOATS).
+    """
     allowed = [_allowed(each) for each in assertions if isinstance(each.value, int | float)]
     return max(SHORT_FLOATS if has_short_floats(row.prompt) else EXACT, min(allowed, default=0.0))
 
@@ -151,7 +153,7 @@ def _allowed(assertion: Assertion) -> float:
 
 
 def _name(name: str, number: int) -> str:
-    """Return an argument's name, or another if a language reserves it. Arguments are passed by position."""
+    """Return an argument's name, or another name if a language reserves it: arguments are passed by position."""
     try:
         return str(Signature.of({"name": name, "arguments": [], "returns": "int"}).name)
     except ValueError:

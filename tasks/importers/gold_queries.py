@@ -1,4 +1,4 @@
-"""Check gold queries during import, and transpile them to another dialect, for all importers of text-to-SQL."""
+"""For all importers of text-to-SQL: check gold queries, and translate them into another dialect."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ NAMED = 40
 def without_bad_golds(tasks: Sequence[Task], where: Path) -> list[Task]:
     """Run every gold query in its task's environment, and warn about those that fail or return no rows.
 
-    All run in one environment of the tasks' kind, each on its task's database. An episode whose gold query fails cannot
-    be judged. If a gold query returns no rows, any query with as many columns and no rows counts as right.
+    All queries run in one environment of the tasks' kind, each on its task's database. If a gold query fails, its task
+    cannot be judged. If it returns no rows, any query that returns as many columns and no rows counts as right.
 
     Returns: the tasks, without those of the split `train` whose gold query fails or returns no rows.
-    Warns also, with the reason, if no query could be tried.
+    Warns: if some gold queries fail or return no rows; also, with the reason, if no query could be tried.
     """
     with ThreadPoolExecutor(1) as thread:  # in a new event loop: the caller's may be running
         try:
@@ -92,8 +92,8 @@ async def _try_golds(tasks: Sequence[Task]) -> list[tuple[Task, str]]:
 def transpiled(sql: str, dialect: str, names: Iterable[str]) -> str:
     """Translate an SQLite query into another dialect with sqlglot.
 
-    Two SQLite idioms are rewritten: text in double quotes that is not one of `names`, and ungrouped columns beside
-    GROUP BY, which become any value of the group.
+    Two idioms of SQLite are rewritten: text in double quotes becomes a string unless it is one of `names`, and a column
+    that is neither grouped nor aggregated becomes any value of its group.
 
     Raises: MissingExtraError without sqlglot; TaskError if the query is unreadable or the dialect unknown.
     """

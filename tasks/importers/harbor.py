@@ -22,7 +22,7 @@ def load_harbor(path: str | Path, *, split: Split = "held_out", image: str = "")
     Args:
         path: a task folder (task.toml or task.yaml), or a folder with such folders at any depth.
         split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
-        image: the base image of all tasks, instead of the images that their Dockerfiles name: an image in agentgym's
+        image: one base image for all tasks, in place of those that their Dockerfiles name: an image in agentgym's
             cache, a path, or `host` for this host's programs.
     Raises: TaskError if there is no task folder, or none that can be used.
     """

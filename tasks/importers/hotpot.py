@@ -24,8 +24,8 @@ def load_hotpot(
 ) -> TaskSet:
     """The questions of a HotpotQA file (Yang et al. 2018) as tasks of a search environment.
 
-    Gold pages are the titles of `supporting_facts`, if the file has them. If questions have different texts under one
-    title, the second is `Title (2)`, as in the search environment.
+    Gold pages are the titles in `supporting_facts`, if the file has them. If two paragraphs with the same title have
+    different texts, the second is called `Title (2)`, as in the search environment.
 
     Args:
         path: a JSON array, or one JSON object per line.
@@ -73,7 +73,9 @@ def _names_of(context: Any, names: PageNames) -> dict[str, str]:
 
 
 def supporting_titles(facts: Any, where: str) -> list[str]:
-    """Return the titles of supporting facts, written as pairs of title and sentence, or as one list of each."""
+    """Return the titles of supporting facts, which are given as pairs of title and sentence, or as a list of titles and
+    one of sentences.
+    """
     if isinstance(facts, dict):
         facts = [[title] for title in facts.get("title", [])]
     try:

@@ -60,9 +60,9 @@ def _read_lines(text: str, path: Path) -> list[Any]:
 
 
 def field(item: Mapping[str, Any], where: str, *names: str) -> Any:
-    """Return the first of these fields that is not empty.
+    """Return the value of the first of these fields that is not empty.
 
-    Raises: TaskError that begins with `where` if all are empty.
+    Raises: TaskError, with `where` at the beginning of its message, if all are missing or empty.
     """
     for name in names:
         if item.get(name) not in (None, "", []):
@@ -71,7 +71,10 @@ def field(item: Mapping[str, Any], where: str, *names: str) -> Any:
 
 
 def text_of(item: Mapping[str, Any], where: str, *names: str) -> str:
-    """Return the first of these fields that is text, without outer spaces. Raises: TaskError that names the fields."""
+    """Return the first of these fields that is a nonempty text, without outer spaces.
+
+    Raises: TaskError that names the fields.
+    """
     for name in names:
         if isinstance(item.get(name), str) and item[name].strip():
             return str(item[name]).strip()

@@ -38,7 +38,8 @@ def without_comments(text: str) -> str:
 class Literals:
     """Reads values and patterns from a position in a program, skipping spaces.
 
-    Lists become lists; objects and Go's maps, dicts; other maps, lists of [key, value]; a missing value, None.
+    A list becomes a list; an object or a map of Go a dict; any other map a list of [key, value]; null and the like
+    None.
     """
 
     def __init__(self, text: str, position: int = 0) -> None:

@@ -24,8 +24,8 @@ FIELDS = {
 def load_mbpp(path: str | Path, *, split: Split = "held_out") -> TaskSet:
     """The problems of an MBPP file as tasks of `agentgym/code-v1`, held out by default.
 
-    The agent sees and may try the first assertion; all assertions judge. Problems whose set-up or tests need a
-    name that is not defined anywhere cannot be solved: they are left out, and a warning names them.
+    The agent sees the first assertion and may try it; all assertions judge. Problems whose set-up code or tests need a
+    name that nothing defines cannot be solved: they are left out, and a warning names them.
 
     Args:
         path: a JSON array, or one JSON object per line, perhaps gzipped.

@@ -42,7 +42,7 @@ UNLISTED = ("button-delay", "chase-circle", "hover-shape", "moving-items", "simo
 def load_miniwob(path: str | Path, *, seed: int = 0) -> TaskSet:
     """The tasks of MiniWoB++ in a folder, as tasks of `agentgym/web-v1`: 62 train, 63 held out.
 
-    Validation has the training tasks with other seeds. The page itself states the task, and gives the reward.
+    Validation has the training tasks with other seeds. A task's page states its wish and computes its reward.
 
     Args:
         path: the package's folder, or its folder `html`.

@@ -23,8 +23,8 @@ def load_musique(
     """The answerable questions of a MuSiQue file (Trivedi et al. 2022) as tasks of a search environment.
 
     Gold pages are the paragraphs marked `is_supporting`, by the names that the search environment gives them: the
-    second paragraph with one title is `Title (2)`. With your own corpus, they are the titles alone. Difficulty is
-    the number of hops that the id begins with (`2hop__...`). Questions marked as unanswerable are left out.
+    second paragraph with one title is `Title (2)`. With your own corpus the gold pages are the plain titles. Difficulty
+    is the number of hops that the id begins with (`2hop__...`). Questions marked as unanswerable are left out.
 
     Args:
         path: one JSON object per line, or a JSON array.

@@ -1,13 +1,16 @@
-"""The search environments' names for the questions' own pages, which may share a title."""
+"""Computes the names that search environments give to the pages of a file of questions, of which several may share a
+title.
+"""
 
 from __future__ import annotations
 
 
 class PageNames:
-    """Names of paragraphs, given in file order, matching the names in the file's search index.
+    """Names a file's paragraphs, which must be given in file order, as the search index of the file does.
 
-    A paragraph with the same title and text as an earlier one is the same page. With another text it is another page,
-    `Title (2)`. Of titles that differ only in case, the later ones have their own name in brackets added.
+    A paragraph with the title and the text of an earlier one is the same page. With the title of an earlier one and
+    another text it is a new page, `Title (2)`. If titles differ only in case, the later ones get a name with an
+    addition in brackets.
     """
 
     def __init__(self) -> None:

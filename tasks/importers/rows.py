@@ -36,7 +36,7 @@ def load_rows(
         prompt, answer: the columns of the question and of its answer.
         database: the SQLite file for all rows, or the column with each row's file, relative to the rows' file. The
             environment is then agentgym/sql-v1.
-        environment: the tasks' environment, if it is another one.
+        environment: the tasks' environment; needed if there is no `database`.
         split: the split of rows without a column `split`.
         name: the name of the task set; by default the file's name.
     Raises: TaskError naming the row and the column.

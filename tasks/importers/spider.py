@@ -25,22 +25,23 @@ def load_spider(
 ) -> TaskSet:
     """The questions of a Spider folder as tasks of a text-to-SQL environment, held out by default.
 
-    The folder holds the questions (`dev.json`, or InterCode's packaging as `questions.json`) and the databases, as
-    `database/<name>/<name>.sqlite`, or in any folder below. If a folder `database/<name>` has further SQLite files, as
-    the published test suites have, a query must be right on each of them. A repeated question about one database is
-    read once.
+    The folder holds the questions (`dev.json`, or `questions.json` as InterCode packages them) and the databases
+    (`database/<name>/<name>.sqlite`, or SQLite files in any folder below). If a folder `database/<name>` has further
+    SQLite files, as the published test suites have, a query must be right on each of them. If a question about a
+    database occurs several times, it becomes one task.
 
     Args:
         path: the folder, or the file of questions in it.
         split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
         validation: databases (a list, or text with commas) whose tasks are for validation, regardless of `split`.
         held_out: databases whose tasks are held out, regardless of `split`.
-        environment: SQLite in a sandbox; or another that judges queries. Their dialects differ: see `transpile`.
+        environment: the tasks' environment, by default SQLite in a sandbox. Another one may have another dialect of
+            SQL: see `transpile`.
         transpile: the dialect of the environment's engine, such as "duckdb"; sqlglot writes the gold queries in it.
-        check_golds: run every gold query; those that fail or return no rows are named in a warning, and left out of the
-            split train.
+        check_golds: run every gold query. A warning names those that fail or return no rows; their tasks are left out
+            of the split train.
     Raises: TaskError naming the file, the item and its fault.
-    Success is stricter than the published metric; the reward `sql_official` has that one too.
+    Success is stricter than the published metric, which the reward `sql_official` computes.
     Source: Yu et al. 2018, arXiv:1809.08887; test suites: Zhong et al. 2020, arXiv:2010.02840.
     """
     path = Path(path)

@@ -20,8 +20,8 @@ def load_squad(
 ) -> TaskSet:
     """The questions of a SQuAD file (Rajpurkar et al. 2016), to be answered by search over all its paragraphs.
 
-    Each paragraph is a page, "Title, part 3", linked with those before and after it, and is the gold page of its
-    questions. Unanswerable questions (SQuAD 2.0) are left out.
+    Each paragraph is a page, named like "Title, part 3", with links to the parts before and after it. It is the gold
+    page of the questions about it. Unanswerable questions (SQuAD 2.0) are left out.
 
     Args:
         path: a JSON document with `data`, a list of articles.

@@ -50,10 +50,10 @@ def load_swebench(
     """The instances of a file as tasks of `agentgym/swe-v1`, held out by default.
 
     An instance needs its repository as a git clone (bare or not) in the folder of mirrors, named `owner__name` or
-    `name`. If there is none, a known source distribution may replace it; such a task has the tag `stand_in`. Instances
-    with neither, and those whose tests are neither pytest's nor Django's, are left out, and a
-    LeftOutWarning names them. Gold patch and test patch are in the truth. The agent sees neither, nor any commit after
-    the base.
+    `name`. If there is none, a known source distribution may replace it; such a task has the tag `stand_in`. A
+    LeftOutWarning names the instances that are left out: those with neither, and those whose tests are neither for
+    pytest nor Django's. The truth has the gold patch and the test patch. The agent sees neither of them, and no commit
+    after the base commit.
 
     Args:
         path: JSON lines, or a JSON array, in one of the formats of `swebench_rows`.

@@ -1,4 +1,4 @@
-"""Run SWE-bench's Django instances under pytest: their test ids, and the set-up around their tests."""
+"""What SWE-bench's Django instances need to run under pytest: ids of their tests, and the set-up around these."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ NOT_HERE = frozenset(
         "tests/expressions/tests.py::BasicExpressionsTests::test_annotation_with_outerref",
     }
 )
-"""Recorded tests that do not pass here, not even with the gold patch."""
+"""Tests that are recorded as passing, but do not pass on this host even with the gold patch."""
 
 
 def unittest_ids(names: Sequence[str]) -> list[str]:

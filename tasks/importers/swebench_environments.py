@@ -1,8 +1,8 @@
 """Interpreters and packages of the dozen repositories of SWE-bench, by version of the repository.
 
 Source: the installation specifications published by the set's authors (swebench 4.1.0, harness/constants/python.py),
-reduced to facts: Python version, pinned packages, requirements files, extras. What `pip install .` adds comes from the
-repository itself.
+reduced to facts: Python version, pinned packages, requirements files, extras. The packages that `pip install .` adds
+are named in the repository itself.
 """
 
 from __future__ import annotations

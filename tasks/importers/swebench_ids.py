@@ -15,11 +15,11 @@ HERE = "/work/repo"
 def pytest_ids(
     names: Sequence[str], files: Sequence[str] = (), text_of: Callable[[str], str] = lambda path: ""
 ) -> list[str]:
-    """Return the names that are pytest ids, without duplicates; other recorded names are dropped.
+    """Return the pytest ids of recorded test names, without duplicates; names that are not pytest ids are dropped.
 
     The container's path before a file name is removed; inside a parameter, it is replaced by the repository's path
-    here. An id that was truncated at its first blank stays truncated: for the judge it means all tests that begin with
-    it.
+    here. An id that was recorded only up to its first blank stays so: the judge takes it for all tests whose ids begin
+    with it.
 
     Args:
         files: test files that may contain names without a file (sympy records these). `text_of`: returns a file's text.

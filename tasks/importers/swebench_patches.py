@@ -1,4 +1,4 @@
-"""Unified diffs of instances: the files they touch, and the reverse diff."""
+"""Finds the files that a unified diff touches, and reverses it."""
 
 from __future__ import annotations
 

@@ -33,10 +33,10 @@ class Instance:
         tests: a patch with hidden tests; empty if the tests are in the repository.
         bug: a patch that makes the bug; empty if the commit has the bug.
         failing, passing: names of tests, as recorded.
-        version, python: the repository's version, and the interpreter's.
-        requirements, files: packages for pip, and requirements files.
-        extras: the extras of the repository's package. Version and later fields are empty if the row does not give
-            them.
+        version, python: versions of the repository's package and of the interpreter.
+        requirements, files: packages for pip, and requirements files in the repository.
+        extras: the extras of the repository's package. This field and those from `version` on are empty if the row does
+            not give them.
     """
 
     id: str

@@ -1,8 +1,8 @@
 """Source distributions from the package index that replace a clone: releases near the base commits of instances.
 
-Each release has the bug of its instances, or is given it (see `FIXED`), both patches apply, and the instances' tests
-fail and pass as they should, with the exceptions in `docs/environments/swe.md`. A release is not the commit: tasks made
-from it have the tag `stand_in`.
+Each release has the bug of its instances, or is given it (see `FIXED`). Both patches of an instance apply to it, and
+the tests fail and pass as recorded, with the exceptions in `docs/environments/swe.md`. A release is not the commit:
+tasks made from it have the tag `stand_in`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ ASTROPY = {
 }
 """Releases with compiled parts, which need an environment (`--validate`)."""
 FIXED = {"django__django-11019": "Django==3.0a1"}
-"""Releases that already have the fix: it is reverted, with its tests. No release before the fix is as close.
+"""Releases that already have the fix.
+
+The fix and its tests are reverted, because no earlier release is as near to the commit.
 """
 STANDS_IN = DJANGO | ASTROPY | FIXED

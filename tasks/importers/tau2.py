@@ -22,7 +22,9 @@ SPLITS: Mapping[str, Split] = {"train": "train", "test": "held_out"}
 PARTS, JUDGED = frozenset({"DB", "COMMUNICATE", "ENV_ASSERTION", "ACTION"}), "NL_ASSERTION"
 DEFAULT_BASIS = ("DB", "COMMUNICATE")
 SILENCE_PAYS, WITHOUT_JUDGE = "silence_pays", "without_nl_assertions"
-"""Tags of tasks that reward an agent for doing nothing, and of tasks whose reward lacks the part that needs a model."""
+"""Two tags: of tasks that reward an agent for doing nothing, and of tasks whose reward lacks the part that needs a
+model.
+"""
 MAX_NAMED = 3
 
 
@@ -38,8 +40,8 @@ def load_tau2(
     Args:
         path: the clone, or a folder with the package `tau2` and the data.
         domain: the only domain that is read, such as `airline`; by default all.
-        ignore_nl_assertions: import tasks whose score needs a model that judges the conversation (`NL_ASSERTION`)
-            without that part, with the tag `without_nl_assertions`, instead of leaving them out.
+        ignore_nl_assertions: a task whose score needs a model that judges the conversation (`NL_ASSERTION`) is left out
+            by default. If true, it is imported without that part of the score, with the tag `without_nl_assertions`.
         leave_out_silence_pays: leave out tasks that reward an agent for a message without any call. By default they are
             included, as published, with the tag `silence_pays`.
     Raises: TaskError naming the file, the task and its fault, or saying that the folder contains no domain.
@@ -107,7 +109,10 @@ def _summary(left_out: Mapping[str, str]) -> str:
 
 
 def _split_of(folder: Path) -> dict[str, Split] | None:
-    """Return the split of each task of a domain; None if no train and test are published. Raises: TaskError."""
+    """Return the split of each task of a domain; None if the domain publishes neither a train nor a test split.
+
+    Raises: TaskError.
+    """
     file = folder / "split_tasks.json"
     if not file.is_file():
         return None
@@ -208,7 +213,10 @@ class _Item:
         )
 
     def _end_states(self, parameters: Mapping[str, Any], functions: Any) -> tuple[dict[str, Any], ...]:
-        """Return states and checks: initial, after the published actions, and after the oracle. Raises: TaskError."""
+        """Return the state with its checks three times: initially, after the published actions, and after the oracle.
+
+        Raises: TaskError.
+        """
         customers = {tool["name"] for tool in parameters.get("user_tools", ())}
         check: list[Any] = [("host.check", [], {"checks": self.checks})]
         calls: list[Any] = [
@@ -229,7 +237,10 @@ class _Item:
     def _is_earned(
         self, end: Mapping[str, Any], gold: Mapping[str, Any], outputs: Sequence[str], actions: Sequence[Any]
     ) -> bool:
-        """Return whether a final state, words and calls are rewarded. Outputs are searched without commas."""
+        """Return whether a final state `end`, said `outputs` and made `actions` earn the full reward.
+
+        Commas in what was said are ignored.
+        """
         parts = {
             "DB": end["state"] == gold["state"],
             "COMMUNICATE": all(output in outputs and "," not in output for output in self.outputs),

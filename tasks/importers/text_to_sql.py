@@ -1,4 +1,4 @@
-"""Finds databases in folders and makes tasks from questions, for all text-to-SQL importers."""
+"""For all text-to-SQL importers: finds databases in folders, and makes tasks of questions."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def question(
     """Return a task: a question about a database, with its gold query.
 
     Args:
-        transpile: dialect in which the gold query is written.
+        transpile: dialect into which the gold query is translated.
         suite: further databases of the same schema, on which the query must be right too.
     """
     truth: dict[str, Any] = {"sql": transpiled(gold, transpile, names_in(database)) if transpile else gold}

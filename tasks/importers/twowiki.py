@@ -23,10 +23,10 @@ def load_twowiki(
 ) -> TaskSet:
     """The questions of a 2WikiMultihopQA file (Ho et al. 2020) as tasks of a search environment.
 
-    Files whose questions have their own paragraphs are read like HotpotQA's. Other files have only triples of evidence,
-    and a corpus next to them, in which the page of a fact's subject states the fact. Subjects are Wikidata's labels,
-    which may differ from Wikipedia's titles; a question whose subjects are not all titles of the corpus has no gold
-    pages, and is judged only by its answer.
+    A file whose questions have their own paragraphs is read like HotpotQA's. Any other file has only triples (subject,
+    relation, object) as evidence, and a corpus next to it; a fact stands on the page of its subject. Subjects are
+    Wikidata's labels, which may differ from Wikipedia's titles: if a subject is not a title of the corpus, the question
+    has no gold pages and only its answer is judged.
 
     Args:
         path: a JSON array, or one JSON object per line.

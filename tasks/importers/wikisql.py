@@ -33,10 +33,11 @@ def load_wikisql(
     Args:
         path: the file of questions.
         split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
-        environment: SQLite in a sandbox; or another that judges queries. Their dialects differ: see `transpile`.
+        environment: the tasks' environment, by default SQLite in a sandbox. Another one may have another dialect of
+            SQL: see `transpile`.
         transpile: the dialect of the environment's engine, such as "duckdb"; sqlglot writes the gold queries in it.
-        check_golds: run every gold query; those that fail or return no rows are named in a warning, and left out of the
-            split train.
+        check_golds: run every gold query. A warning names those that fail or return no rows; their tasks are left out
+            of the split train.
     Raises: TaskError naming the file, the item and its fault.
     Source: Zhong et al. 2017, arXiv:1709.00103.
     """

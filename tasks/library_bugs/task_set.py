@@ -14,7 +14,7 @@ from agentgym import Call, Message, Split, Task, TaskSet
 from .libraries import LANGUAGES, SmallLibrary, libraries
 
 VALIDATION_EVERY = 8
-"""One of this many bugs of a training library is for validation."""
+"""One in this many bugs of a training library is for validation."""
 STRATUM = "unseen_libraries"
 Script = Callable[[Sequence[Message]], Message]
 

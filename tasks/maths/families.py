@@ -1,6 +1,6 @@
 """The families of problems: a question, Python code that solves it with the standard library, and the answer.
 
-If there is a closed form, it gives the answer, so that answer and reference code check each other.
+Where there is a closed form, the answer comes from it and not from the code, so that tests can compare the two.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ Problem = tuple[str, str, str]
 
 
 def power_remainder(rng: random.Random) -> Problem:
-    """Return a power modulo a number."""
+    """Ask for a power modulo a number."""
     a, n, m = rng.randint(3, 99), rng.randint(50, 5_000), rng.randint(11, 999)
     return f"What is the remainder of {a}^{n} divided by {m}?", f"print({a} ** {n} % {m})", str(pow(a, n, m))
 
 
 def digit_sum(rng: random.Random) -> Problem:
-    """Return the digits of a power."""
+    """Ask for the sum of the digits of a power."""
     a, n = rng.randint(2, 40), rng.randint(20, 200)
     code = f"print(sum(int(d) for d in str({a} ** {n})))"
     return f"What is the sum of the decimal digits of {a}^{n}?", code, str(sum(map(int, str(a**n))))
 
 
 def multiples_below(rng: random.Random) -> Problem:
-    """Return a sum over multiples of two numbers, by inclusion and exclusion."""
+    """Ask for the sum of the multiples of two numbers. The answer comes from inclusion and exclusion."""
     a, b, n = *rng.sample(range(3, 20), 2), rng.randint(200, 9_000)
 
     def total(k: int) -> int:
@@ -43,7 +43,7 @@ def multiples_below(rng: random.Random) -> Problem:
 
 
 def trailing_zeros(rng: random.Random) -> Problem:
-    """Return the number of zeros at the end of a factorial, by Legendre's formula."""
+    """Ask for the number of zeros at the end of a factorial. The answer comes from Legendre's formula."""
     n = rng.randint(20, 1_400)
     answer, power = 0, 5
     while power <= n:
@@ -53,7 +53,7 @@ def trailing_zeros(rng: random.Random) -> Problem:
 
 
 def divisors(rng: random.Random) -> Problem:
-    """Return the number of divisors of a product of prime powers."""
+    """Ask for the number of divisors of a product of prime powers."""
     primes = rng.sample((2, 3, 5, 7, 11, 13), 3)
     exponents = [rng.randint(1, 4) for _ in primes]
     n = math.prod(p**e for p, e in zip(primes, exponents, strict=True))
@@ -65,7 +65,7 @@ def divisors(rng: random.Random) -> Problem:
 
 
 def committees(rng: random.Random) -> Problem:
-    """Return the number of choices that meet a condition."""
+    """Ask for the number of committees that meet a condition."""
     women, men, size = rng.randint(4, 12), rng.randint(4, 12), rng.randint(3, 6)
     least = rng.randint(1, 2)
     answer = sum(math.comb(women, k) * math.comb(men, size - k) for k in range(least, size + 1))
@@ -79,7 +79,7 @@ def committees(rng: random.Random) -> Problem:
 
 
 def arithmetic_word(rng: random.Random) -> Problem:
-    """Return a word problem of a few everyday steps."""
+    """Ask a word problem of a few everyday steps."""
     boxes, each, broken, price = rng.randint(4, 40), rng.randint(6, 48), rng.randint(2, 20), rng.randint(2, 15)
     rent = rng.randint(5, 60)
     answer = (boxes * each - broken) * price - rent
@@ -92,7 +92,7 @@ def arithmetic_word(rng: random.Random) -> Problem:
 
 
 def two_unknowns(rng: random.Random) -> Problem:
-    """Return a linear system with an integer solution; the answer combines both unknowns."""
+    """Ask for a combination of the two unknowns of a linear system with an integer solution."""
     x, y = rng.randint(-12, 25), rng.randint(-12, 25)
     a, b, c, d = (rng.choice([k for k in range(-7, 8) if k]) for _ in range(4))
     if a * d == b * c:
@@ -109,7 +109,7 @@ def two_unknowns(rng: random.Random) -> Problem:
 
 
 def definite_integral(rng: random.Random) -> Problem:
-    """Return the integral of a polynomial, as a fraction."""
+    """Ask for the integral of a polynomial, as a fraction."""
     cs = [rng.randint(-6, 6) for _ in range(3)] + [rng.randint(1, 6)]
     low, high = rng.randint(-3, 1), rng.randint(2, 5)
     answer = sum((Fraction(c, n + 1) * (high ** (n + 1) - low ** (n + 1)) for n, c in enumerate(cs)), Fraction(0))
@@ -123,7 +123,7 @@ def definite_integral(rng: random.Random) -> Problem:
 
 
 def recurrence(rng: random.Random) -> Problem:
-    """Return a term of a linear recurrence."""
+    """Ask for a term of a linear recurrence."""
     a, b, start, second, n = (
         rng.randint(1, 4),
         rng.randint(1, 4),
@@ -140,7 +140,7 @@ def recurrence(rng: random.Random) -> Problem:
 
 
 def lattice_paths(rng: random.Random) -> Problem:
-    """Return the number of paths on a grid through a point."""
+    """Ask for the number of paths on a grid through a point."""
     w, h = rng.randint(4, 12), rng.randint(4, 12)
     x, y = rng.randint(1, w - 1), rng.randint(1, h - 1)
     answer = math.comb(x + y, x) * math.comb(w - x + h - y, w - x)
@@ -156,7 +156,7 @@ def lattice_paths(rng: random.Random) -> Problem:
 
 
 def dice(rng: random.Random) -> Problem:
-    """Return a probability, as a fraction."""
+    """Ask for a probability with dice, as a fraction."""
     count, sides = rng.randint(2, 4), rng.choice((4, 6, 8))
     target = rng.randint(count + 2, count * sides - 2)
     ways = {0: 1}
@@ -175,7 +175,7 @@ def dice(rng: random.Random) -> Problem:
 
 
 def remainders(rng: random.Random) -> Problem:
-    """Return the smallest number with given remainders."""
+    """Ask for the smallest number with given remainders."""
     a, b, c = rng.sample((5, 7, 8, 9, 11, 13, 17), 3)
     number = rng.randrange(a * b * c)
     code = f"n = 0\nwhile (n % {a}, n % {b}, n % {c}) != {(number % a, number % b, number % c)}:\n    n += 1\nprint(n)"
@@ -187,7 +187,7 @@ def remainders(rng: random.Random) -> Problem:
 
 
 def square_free(rng: random.Random) -> Problem:
-    """Return the number of square-free numbers up to n, by a sieve."""
+    """Ask for the number of square-free numbers up to n. The answer comes from a sieve."""
     n = rng.randint(60, 3_000)
     is_square_free = [True] * (n + 1)
     for d in range(2, math.isqrt(n) + 1):

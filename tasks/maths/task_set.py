@@ -24,7 +24,8 @@ def task_set(seed: int = 0) -> TaskSet:
 
     The seed chooses the numbers.
 
-    Held-out tasks carry the tag `unseen_numbers` (families as in training) or `unseen_families`.
+    Held-out tasks carry the tag `unseen_numbers` (families of the training tasks) or `unseen_families` (families that
+    no training task has).
     """
     draw = TaskGenerator(NAME, SIZES, seed, key=lambda task: task.prompt, tries=10_000).draw
     held_out = [*draw("unseen_numbers", _task, KNOWN), *draw("unseen_families", _task, UNSEEN)]
@@ -52,7 +53,7 @@ def answer(task: Task) -> Message:
 def _task(
     rng: random.Random, slot: TaskSlot, families: Mapping[str, Callable[[random.Random], Problem]]
 ) -> Task | None:
-    """Make a problem; return None if it is reserved for another stratum. Families alternate with the index."""
+    """Make a problem; return None if it is reserved for another stratum. Families take turns with the slot's index."""
     name = list(families)[slot.index % len(families)]
     question, reference, solution = families[name](rng)
     reserved = zlib.crc32(question.encode()) % RESERVED == 0

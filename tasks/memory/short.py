@@ -16,7 +16,7 @@ from .words import ATTRIBUTES, NAMES, SMALL_TALK
 NAME = "memory/short-v1"
 SIZES = {"train": 4500, "validation": 120, "unseen_pairs": 360}
 FACTS = 3
-"""The number of facts in a session, besides a line of small talk."""
+"""The number of facts that are told in a session. It also has one line of small talk."""
 FORGETS = 1 / 2
 """The probability that the imperfect oracle leaves a fact out of a note."""
 INSTRUCTIONS = {
@@ -39,7 +39,7 @@ def task_set_short(seed: int = 0) -> TaskSet:
 
 
 def is_held_out(name: str, what: str, value: str) -> bool:
-    """Return whether training never says this about this person: this is so for one value in six."""
+    """Return whether no training task says this about this person. It holds for one value in six."""
     return (NAMES.index(name) + ATTRIBUTES[what].values.index(value)) % 6 == 0
 
 
@@ -86,7 +86,9 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Play as the oracle does, but omit each fact with probability 1/2, and do not know omitted facts."""
+    """Play as the oracle does, but omit each fact from the notes with probability 1/2, and answer as one who does not
+    know it.
+    """
     rng = random.Random(seed_of("imperfect", task.id))
     return _play(task, [what for what in ATTRIBUTES if rng.random() >= FORGETS])
 

@@ -17,7 +17,10 @@ NAME, ENVIRONMENT = "memory/people-v1", "agentgym/memory-v1"
 SIZES = {"train": 6000, "validation": 120, "unseen_people": 480, "unseen_attributes": 120, "unseen_compositions": 150}
 KINDS = ("fact", "changed", "counted", "related", "withdrawn", "allergic")
 SESSIONS = {"fact": 2, "allergic": 2, "changed": 3, "counted": 3, "withdrawn": 3, "related": 4}
-"""The number of sessions by kind of task. They also contain two to four facts that the question does not need."""
+"""The number of sessions by kind of task.
+
+All sessions of a task together also have two to four facts that the question does not need.
+"""
 FORGETS = 1 / 2
 """The probability that the imperfect oracle leaves a note out."""
 
@@ -29,9 +32,9 @@ def task_set(seed: int = 0) -> TaskSet:
     The seed chooses who says what.
 
     Tasks carry their kind as a tag. Held-out tasks carry the tag `unseen_people` (names that no training task has),
-    `unseen_attributes` (questions about an attribute that none asks for) or `unseen_compositions` (a related person's
-    attribute that has changed, where training has related and changed ones apart). Difficulty is the number of
-    sessions.
+    `unseen_attributes` (questions about an attribute that no training task asks for) or `unseen_compositions` (about a
+    changed attribute of a related person; training tasks ask for changed attributes and for related persons, but never
+    both in one). Difficulty is the number of sessions.
     """
     generator = TaskGenerator(NAME, SIZES, seed)
     return TaskSet(NAME, generator.splits(_task), oracle=oracle, imperfect_oracle=imperfect_oracle)
@@ -69,7 +72,7 @@ class SessionWriter:
         self.say(session, speaker, line.format(**parts), key, attribute.noted.format(**parts))
 
     def texts(self) -> list[str]:
-        """Return the text of each session, with two to four lines of small talk inserted.
+        """Return the text of each session, into which two to four lines of small talk are inserted.
 
         Afterwards the notes are in the order of their lines.
         """
@@ -86,7 +89,9 @@ class SessionWriter:
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestion:
-    """A question, its answer, the keys of the notes that it needs, and the relevant words of each note."""
+    """A question, its answer, the keys of the notes that it needs, and the words in each note that matter for the
+    answer.
+    """
 
     text: str
     answer: str
@@ -190,7 +195,9 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Play as the oracle does, but omit each note with probability 1/2, and do not know omitted facts."""
+    """Play as the oracle does, but omit each note with probability 1/2, and answer as one who does not know what it
+    says.
+    """
     rng = random.Random(seed_of("imperfect", task.id))
     return _play(task, lambda: rng.random() >= FORGETS)
 

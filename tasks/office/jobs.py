@@ -24,7 +24,7 @@ class OfficeJob:
 
 
 class Cabinet:
-    """Two folders with a sheet, a letter, a text and a picture, of which a job uses some."""
+    """Two folders with a sheet, a letter, a text and a picture; a job uses some of these files."""
 
     def __init__(self, rng: random.Random, words: OfficeVocabulary) -> None:
         self.rng, self.words = rng, words
@@ -189,4 +189,4 @@ KINDS: Mapping[str, Maker] = {
 UNSEEN_KINDS: Mapping[str, Maker] = {maker.__name__: maker for maker in (formula, quarter, delete, sheet_to_letter)}
 """Kinds that only held-out tasks have."""
 UNSEEN_PROGRAM: Mapping[str, Maker] = {"viewer_quarter": viewer_quarter}
-"""Kinds that only held-out tasks have, in a program that no other task offers."""
+"""Kinds that only held-out tasks have; they need a program that no other task offers."""

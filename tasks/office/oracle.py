@@ -18,7 +18,10 @@ class OfficePlayer:
     """Performs steps one by one. If a step waits for a window, the player looks until the window appears."""
 
     def __init__(self, steps: Iterator[tuple[Call, str]]) -> None:
-        """Take calls, each with a pattern that the windows' titles and classes must match afterwards."""
+        """Take the calls of a player, each with a pattern.
+
+        The player goes on once the titles and classes of the windows match it.
+        """
         self._steps, self._awaited, self._looks = steps, "", 0
 
     def __call__(self, messages: Sequence[Message]) -> Message:
@@ -90,7 +93,7 @@ class _Plan:
         yield _press("ctrl+s"), rf"\* {re.escape(self.name)} - Gnumeric"
 
     def is_new(self, name: str, value: str | float, rows: int) -> bool:
-        """Return whether a cell is new: a formula, a large count, or in the new row."""
+        """Return whether a cell has to be entered: a formula, a large count, or a cell of the new row."""
         if self.kind == "row":
             return int(name[1:]) == rows
         return str(value).startswith("=") or (not isinstance(value, str) and value >= LARGE)
@@ -137,7 +140,7 @@ class _Plan:
             yield _press("ctrl+s"), r"\* mtPaint [0-9.]+ - "
 
     def way(self) -> str:
-        """Return the change that the picture needs."""
+        """Return the word of the prompt that says how to turn or flip the picture, such as `clockwise`."""
         ways = ("horizontally", "vertically", "anti-clockwise", "clockwise")
         return next(way for way in ways if way in self.prompt)
 

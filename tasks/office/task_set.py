@@ -35,8 +35,9 @@ def task_set(seed: int = 0) -> TaskSet:
 
     The seed chooses which tasks are in it.
 
-    Held-out tasks carry the tag `unseen_words` (other folders, files, things and sentences), `unseen_jobs` (kinds that
-    are never trained on) or `unseen_program` (a picture viewer, which no other task offers).
+    Held-out tasks carry the tag `unseen_words` (folders, files, things and sentences that no training task has),
+    `unseen_jobs` (kinds of job that no training task has) or `unseen_program` (a picture viewer, which no other task
+    offers).
     """
     vocabularies_and_kinds = {
         "unseen_words": (UNSEEN, KINDS),

@@ -1,4 +1,4 @@
-"""Names of functions: so many that a policy cannot memorise them, and must read the name in the task."""
+"""Names of functions: too many for a policy to memorise, so that it must read the name in the task."""
 
 # ruff: noqa: SIM905 - lists of words are read as words
 

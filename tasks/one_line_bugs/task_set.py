@@ -21,7 +21,7 @@ SIZES = {"train": 1_200, "validation": 150, "unseen_names": 150, "unseen_templat
 NUMBERS = (2, 3, 4, 5, 6, 7)
 TESTS = 6
 PLAIN = "without_number"
-"""Tag of tasks whose right line contains no number of the issue, so nothing can be copied from the issue."""
+"""Tag of tasks whose right line contains no number that the issue states, so that none can be copied from there."""
 
 
 @cache
@@ -30,8 +30,8 @@ def task_set(seed: int = 0) -> TaskSet:
 
     The seed chooses which tasks are in it.
 
-    Held-out tasks carry the tag `unseen_names` (templates as in training, functions of other names) or
-    `unseen_templates` (kinds of function that are never trained on).
+    Held-out tasks carry the tag `unseen_names` (templates of the training tasks, with other function names) or
+    `unseen_templates` (templates that no training task has).
     """
     return _build(NAME, seed, "agentgym/swe-edit-v1")
 
@@ -44,7 +44,9 @@ def with_shell(seed: int = 0) -> TaskSet:
 
 @cache
 def given(seed: int = 0) -> TaskSet:
-    """The tasks of `swe/one-line-v1` in `agentgym/swe-given-v1`: the prompt shows the module, the agent only edits."""
+    """The tasks of `swe/one-line-v1` in `agentgym/swe-given-v1`, where the prompt shows the module and the agent only
+    edits.
+    """
     return _build(GIVEN, seed, "agentgym/swe-given-v1")
 
 

@@ -28,11 +28,12 @@ def _number(rng: random.Random) -> int:
 
 @dataclass(frozen=True)
 class BugTemplate:
-    """A function with the placeholder `{k}` for a number.
+    """A function whose texts have the placeholder `{k}` for a number.
 
     Attributes:
         says: what the function does, as the end of a sentence.
-        lines: its body. bugs: for each, the index of a line and its wrong version.
+        lines: the lines of the function's body. bugs: the possible bugs, each as the index of a line and a wrong
+            version of that line.
         draw: draws an argument. held_out: whether its tasks are in the stratum `unseen_templates`.
     """
 

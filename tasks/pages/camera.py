@@ -36,7 +36,8 @@ _BROKEN = """(() => {
   }
   return found;
 })()"""
-"""JavaScript that returns the top left corner of every element that wraps over several lines: no single box fits.
+"""JavaScript that returns the top left corner of every element that wraps over several lines, which no single box
+fits.
 """
 
 
@@ -71,7 +72,7 @@ async def photograph_all(on_progress: Callable[[int], object] = lambda count: No
 
 
 async def photograph(environment: Any, page_visit: Visit) -> list[tuple[list[Element], bytes]]:
-    """Return the elements in view and the PNG picture of every stop of a visit.
+    """Return, for every stop of a visit, the elements in view and the PNG picture.
 
     Raises: SandboxDied or ToolError if a stop failed in every attempt.
     """
@@ -112,7 +113,8 @@ async def _look(environment: Any, stop: Stop, viewport: tuple[int, int]) -> tupl
 def elements_of(
     boxes: Sequence[Sequence[Any]], broken: Sequence[tuple[float, ...]], viewport: tuple[int, int]
 ) -> list[Element]:
-    """Return the named elements that are wholly in view, unless an element partly in view has the same name.
+    """Return the elements that have a name, fit a single box and are wholly in view, but none whose name an element
+    partly in view also has.
 
     Args:
         boxes: as `Web.boxes` returns them. broken: corners, as `_BROKEN` returns them.

@@ -37,7 +37,7 @@ class Photograph:
 
     Attributes:
         name: the name of its picture in the archive.
-        stratum, site: see `visits.py`.
+        stratum, site: as in `visits.py`.
         size: width and height in pixels.
         elements: elements wholly in view.
     """

@@ -10,7 +10,7 @@ from .photographs import Box, Element, Photograph
 
 KINDS = ("link", "button", "field", "text", "purpose")
 UNSEEN_KINDS = ("beside",)
-"""Kinds that only held-out tasks have: elements described by their row."""
+"""Kinds of question that only held-out tasks have. `beside` describes an element by its row."""
 _FORMS = ("Point at {}.", "Where is {}?", "Click {}.", "Find {}.")
 _ROLES = {
     "link": ("link", "the link {}"),
@@ -91,7 +91,10 @@ def _by_purpose(page: Photograph) -> Iterator[Question]:
 
 
 def _beside(page: Photograph) -> Iterator[Question]:
-    """Yield list elements by row, named by its first element, and by column if it has a heading."""
+    """Yield questions about the elements of a list.
+
+    They name the row by its first element, and the column if it has a heading.
+    """
     counts = Counter(element.name for element in page.elements)
     headings = [element for element in page.elements if element.role == "columnheader"]
     cells = [element for element in page.elements if element.role in ("cell", "link", "button", "textbox")]

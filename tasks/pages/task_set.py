@@ -23,9 +23,9 @@ def task_set(seed: int = 0) -> TaskSet:
 
     The seed chooses which tasks are in it; the photographs are always the same.
 
-    Held-out tasks carry the tag `unseen_site` (a forum, which is never trained on), `unseen_worlds` (trained sites with
-    names of things and people that are never trained on) or `unseen_questions` (trained sites; elements described by
-    their row, which is never trained on). No photograph is in two strata.
+    Held-out tasks carry one of three tags: `unseen_site` (a forum, which no training task has), `unseen_worlds` (sites
+    of the training tasks, with names of things and people that these do not have) or `unseen_questions` (sites of the
+    training tasks; elements described by their row, which no training task asks for). No photograph is in two strata.
     """
     return TaskSet(
         NAME,
@@ -44,7 +44,7 @@ def task_set(seed: int = 0) -> TaskSet:
 
 
 def _generate(split: Split, stratum: str, kinds: Sequence[str], seed: int) -> list[Task]:
-    """Draw distinct questions; kinds have equal weight until they run out."""
+    """Draw questions without repetition. All kinds that still have questions are equally likely."""
     rng = random.Random(seed_of(NAME, split, stratum, seed))
     remaining: dict[str, list[tuple[Photograph, Question]]] = {kind: [] for kind in kinds}
     for page in photographs():

@@ -34,7 +34,7 @@ LABELS = tuple(
 )
 CHOICES = ("Oslo", "Lima", "Graz", "Porto", "red", "green", "north", "south", "daily", "weekly")
 BUTTONS = ("Save", "Send", "Cancel", "Next", "Print", "Close", "Delete", "Copy")
-"""Texts on forms."""
+"""Texts of buttons on forms."""
 AppData = Mapping[str, Any]
 
 

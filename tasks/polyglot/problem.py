@@ -17,8 +17,9 @@ class FunctionProblem:
     Attributes:
         words: description. arguments, returns: its signature.
         solve: computes the right value.
-        inputs: arguments of its calls; the first two are shown as examples.
-        solutions: solutions by language. `@a@b@` means a in the right solution, and b in the wrong one.
+        inputs: the arguments of each call; the first two calls are shown as examples.
+        solutions: texts by language, each of a right and a wrong solution: `@a@b@` stands for a in the right one and
+            for b in the wrong one.
     """
 
     name: str

@@ -29,7 +29,7 @@ def task_set() -> TaskSet:
 
     There is one task for each function and language.
 
-    No function of one split is in another. Held-out tasks carry the tag `unseen_functions`; one tag is the language.
+    No function is in two splits. Held-out tasks carry the tag `unseen_functions`; every task has its language as a tag.
     """
     splits: dict[str, list[Task]] = {
         split: [_task(problem, language, split) for problem in problems for language in LANGUAGES]

@@ -1,7 +1,8 @@
 """What the programs do: steps on each number of a list, then an ending that combines the numbers.
 
-Every step is written in the arithmetic common to C, C++, JavaScript and bash, and also in Python if it differs.
-No number is negative, so remainders and divisions agree in all languages. `IDIV(a, b)` is an integer division.
+Every step is written as an expression that is the same in C, C++, JavaScript and bash; if Python's differs, it is given
+too. No number is negative, so remainders and divisions are the same in all languages. `IDIV(a, b)` is an integer
+division.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class ProgramStep:
     Attributes:
         words: the step in English. k: the possible values of K; empty without a K.
         code: a C-like expression. python: the same in Python, where it differs.
-        keeps: whether the expression is a condition; numbers that do not meet the condition are skipped.
+        keeps: whether the expression is a condition that a number must meet; other numbers are skipped.
     """
 
     words: str
@@ -29,7 +30,7 @@ class ProgramStep:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The output: `acc` begins at `start`, and each number that was not skipped updates it.
+    """What the program prints: `acc`, which begins at `start` and which each number that was not skipped updates.
 
     Attributes:
         each: print `acc` after every number instead of at the end. Other attributes are as in ProgramStep.

@@ -27,8 +27,9 @@ def task_set(seed: int = 0) -> TaskSet:
 
     The seed chooses which programs are in it.
 
-    Held-out tasks carry the tag `unseen_programs` (trained steps in new combinations) or `unseen_steps` (with steps
-    that are never trained on). Difficulty is the number of steps, 1 to 3. Tags name the language.
+    Held-out tasks carry the tag `unseen_programs` (steps of the training tasks in new combinations) or `unseen_steps`
+    (at least one step that no training task has). Difficulty is the number of steps, 1 to 3. Every task has its
+    language as a tag.
     """
     used: set[Any] = set()
 
@@ -68,7 +69,7 @@ def _chosen(rng: random.Random, name: str) -> Chosen:
 def _task(
     rng: random.Random, steps: Sequence[Chosen], ending: Chosen, split: Split, stratum: str, index: int
 ) -> Task | None:
-    """Make the task; return None if the drawn inputs cannot distinguish the program from a trivial one."""
+    """Make the task; return None if a trivial program would print the right output for the drawn inputs."""
     lists = [[rng.randint(0, 999) for _ in range(rng.randint(3, 12))] for _ in range(EXAMPLES + HIDDEN - 1)]
     cases = [(_stdin(numbers), reference(steps, ending, numbers)) for numbers in (*lists, [])]
     printed = [stdout for _, stdout in cases]

@@ -103,9 +103,9 @@ def task_set(seed: int = 0) -> TaskSet:
 
     The seed chooses the functions of each package and the kind of work.
 
-    Held-out tasks carry the tag `unseen_functions` (kinds of work as in training, on functions that are never trained
-    on) or `unseen_kinds` (a function moves to another module, which is never trained on). Difficulty is the band of
-    the function that the work is on.
+    Held-out tasks carry the tag `unseen_functions` (kinds of work of the training tasks, on functions that these do not
+    have) or `unseen_kinds` (moving a function to another module, which no training task asks for). Difficulty is the
+    band of the function to work on.
     """
     material = load_task_set(MATERIAL)
     draw = TaskGenerator(NAME, SIZES, seed, key=None, tries=200).draw
@@ -135,7 +135,9 @@ def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
 
 
 def _task(rng: random.Random, slot: TaskSlot, material: Sequence[Task], kinds: Sequence[str]) -> Task | None:
-    """Make one task; return None if fewer than four functions were drawn or the work does not apply to them."""
+    """Make one task; return None if fewer than four functions were drawn, or if the kind of work does not apply to
+    them.
+    """
     sampled = {task.tags[0]: task for task in rng.sample(list(material), 6)}
     if len(sampled) < 4:
         return None
@@ -239,7 +241,7 @@ _WORK: Mapping[str, Callable[[Project, random.Random], Work | None]] = {
 
 
 def _target(project: Project) -> Function:
-    """Return the function to work on: the first function of the first module, which the summary calls."""
+    """Return the function to work on: the first of the first module. The summary calls it."""
     return next(iter(project.modules.values()))[0]
 
 

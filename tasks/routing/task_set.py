@@ -18,17 +18,17 @@ KINDS = {"easy": 1.0, "one_expert": 2.0, "several_experts": 3.0, "no_expert": 3.
 """Kinds of tasks, with their difficulty."""
 OFFERED = 5
 NEW = 5
-"""One in this many subjects occurs only in held-out questions."""
+"""One in this many subjects occurs in held-out questions only."""
 
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
     """Short questions of six fields, and five models that may be asked, each at its price.
 
-    The seed chooses the questions and who may be asked.
+    The seed chooses the questions and the models that may be asked.
 
-    Tasks carry their kind and the field of the question as tags. Held-out tasks carry the tag `unseen_models` (nobody
-    may be asked whom a training task knows) or `unseen_questions` (about subjects of no training task).
+    Tasks carry their kind and the field of the question as tags. Held-out tasks carry the tag `unseen_models` (no model
+    that may be asked occurs in a training task) or `unseen_questions` (about subjects that no training task has).
     """
     generator = TaskGenerator(NAME, SIZES, seed)
     return TaskSet(NAME, generator.splits(_task), oracle=oracle, imperfect_oracle=imperfect_oracle)
@@ -64,7 +64,9 @@ def _asks_new(slot: TaskSlot) -> bool:
 
 
 def _offer(rng: random.Random, experts: Sequence[Any], kind: str, field: str) -> list[Any] | None:
-    """Choose models, so that as many know the field as the task's kind requires; None if this is impossible."""
+    """Choose the models of a task, of which as many know the field as the task's kind requires; None if this is
+    impossible.
+    """
     general = [each for each in experts if len(each.skills) > 2 and (kind == "easy" or field in each.skills)]
     special = [each for each in experts if len(each.skills) <= 2]
     able = [each for each in special if field in each.skills]
@@ -88,7 +90,7 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Ask an arbitrary model and repeat its answer; answer every second easy question directly."""
+    """Ask an arbitrary model and repeat its answer, but answer every second easy question directly."""
     rng = random.Random(seed_of("imperfect", task.id))
     if task.tags[0] == "easy" and rng.random() < 1 / 2:
         return oracle(task)

@@ -1,4 +1,7 @@
-"""Generated databases of many domains, questions to answer with a query, and changes to make. See CARD.md."""
+"""Task sets over generated databases of many domains: questions to answer with a query, and changes to make.
+
+See CARD.md.
+"""
 
 from .database import database
 from .oracle import changer, oracle

@@ -35,8 +35,8 @@ FIRST_DAY, DAYS = date(2022, 1, 3), 900
 def database(seed: int = 0) -> bytes:
     """Build a domain's database, about 30 KB.
 
-    All variants of a domain have the same names, codes and choices of a column, but different numbers, dates and
-    parents. So a query that is right by luck in one variant is wrong in another.
+    All variants of a domain have the same tables, names, codes and possible values of choice columns, but other
+    numbers, dates and parents. So a query that is right by luck in one variant is wrong in another.
 
     Raises: TaskError if there is no such domain.
     """
@@ -93,7 +93,10 @@ def _create(table: Table, parent: Table | None) -> str:
 
 
 def _values(domain: Domain, column: Column, count: int, rng: random.Random) -> list[object]:
-    """Return a column's values, unique in parents and children if possible, so that "the highest" is unambiguous."""
+    """Return a column's values.
+
+    In the tables of parents and children they are unique if possible, so that there is only one highest.
+    """
     if column.kind in ("title", "person", "code"):
         fixed = names(domain, column, min(count, 200))
         return (

@@ -56,8 +56,10 @@ theatre: theatres theatre; name title, city city, boxes 2-60
   plays play; title title, form [comedy drama farce tragedy], acts 1-400, royalty money
   performances performance; lead person, day date, audience 20-900
 """
-"""Three lines per domain: the parent table, its children, and the children's events. A line has the form
-`name singular; column kind, ...`."""
+"""Three lines per domain: the table of parents, that of their children, and that of the children's events.
+
+A line has the form `name singular; column kind, ...`; the domain's name begins the first.
+"""
 
 UNSEEN = ("garden", "vineyard", "harbour", "theatre")
 """Domains that are never trained on."""
@@ -81,7 +83,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: an `id`, the key of its parent (`<parent's singular>_id`) if it has one, and its columns."""
+    """A table.
+
+    Its columns are `id`, then its parent's key (`<parent's singular>_id`) if it has a parent, then `columns`.
+    """
 
     name: str
     singular: str
@@ -97,7 +102,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Three tables: parents, their children, and the events of the children."""
+    """A domain has three tables: parents, their children, and the events of the children."""
 
     name: str
     number: int

@@ -1,4 +1,6 @@
-"""The task sets over the generated databases: questions (`sql/schemas-v1`), changes (`sql/changes-v1`), by engine."""
+"""The task sets over the generated databases: questions (`sql/schemas-v1`) and changes (`sql/changes-v1`), and the same
+on other engines.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ SUITE = (1, 2)
 
 @cache
 def schemas(seed: int = 0) -> TaskSet:
-    """Questions to be answered with a query on SQLite in a sandbox. The seed chooses which are asked."""
+    """Questions to be answered with a query on SQLite in a sandbox. The seed chooses the questions."""
     return _questions("sql/schemas-v1", "agentgym/sql-query-v1", seed)
 
 
@@ -43,7 +45,7 @@ def schemas_duckdb(seed: int = 0) -> TaskSet:
 
 @cache
 def changes(seed: int = 0) -> TaskSet:
-    """Changes to be made to an SQLite database. The seed chooses which are asked for."""
+    """Changes to be made to an SQLite database. The seed chooses the changes."""
     return _changes("sql/changes-v1", "agentgym/sql-write-v1", seed)
 
 
@@ -64,7 +66,7 @@ def _changes(name: str, environment: str, seed: int) -> TaskSet:
 
 
 def _question_truth(connection: sqlite3.Connection, number: int, statements: Sequence[str]) -> dict[str, Any] | None:
-    """Return the truth of a question; None if the answer is missing, NULL or 0, which could be guessed."""
+    """Return the truth of a question; None if there is no answer, or if it is NULL or 0, which an agent could guess."""
     rows = connection.execute(statements[0]).fetchmany(2)
     if not rows or rows in ([(None,)], [(0,)]):
         return None

@@ -1,4 +1,6 @@
-"""Templates of questions and changes: text and SQL for any domain, and the reverse, from a text to its SQL."""
+"""Templates of questions and changes: each writes a prompt and its SQL for any domain, and finds the SQL of its
+prompts.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,13 @@ class SchemaTemplate:
 
     Attributes:
         name: a tag of its tasks.
-        words: the prompt. In prompt and SQL, `{bs}`, `{b}`, `{b_name}`, `{b_choice}`, `{b_number}`, `{b_id}` mean the
-            children's table, singular, first column, column of choices, numeric column and parent's key; `{as}`,
-            `{a}`, `{a_name}`, `{a_city}`, `{a_number}` the same of the parents; `{cs}`, `{c}`, `{c_who}`, `{c_number}`,
-            `{c_id}` the same of the events. The values of all others are drawn.
-        statements: the gold SQL, with the same names.
-        draw: draws the values of all other placeholders for a task.
+        words: the prompt. In the prompt and in the SQL, placeholders name parts of the domain. Of the children: `{bs}`
+            the table, `{b}` its singular, `{b_name}` the first column, `{b_choice}` the column of choices, `{b_number}`
+            the numeric column, `{b_money}` the amount, `{b_id}` the column with the parent's id. Of the parents
+            likewise `{as}`, `{a}`, `{a_name}`, `{a_city}`, `{a_number}`; of the events `{cs}`, `{c}`, `{c_who}`,
+            `{c_day}`, `{c_number}`, `{c_id}`. The values of all other placeholders are drawn.
+        statements: the gold SQL, with the same placeholders.
+        draw: draws the values of these other placeholders for a task.
         difficulty: 1 for one table and one condition; one more for each join, group or nested query.
     """
 
@@ -101,6 +104,6 @@ def some_choice(domain: Domain, rng: random.Random, count: int = 1) -> list[str]
 
 
 def some_bound(domain: Domain, rng: random.Random) -> int:
-    """Return a number within the middle of the children's numeric column."""
+    """Return a number from the middle of the range of the children's numeric column."""
     column = domain.child.of_kind("number")[0]
     return rng.randrange(column.low + (column.high - column.low) // 5, column.high - (column.high - column.low) // 5)

@@ -14,7 +14,7 @@ Box = list[int]
 
 @dataclass(slots=True)
 class TargetWidget:
-    """A widget that can be pointed at, and its description by kind of question."""
+    """A widget that a question can ask for, and its description for each kind of question."""
 
     widget: dict[str, Any]
     descriptions: dict[str, str] = field(default_factory=dict)
@@ -42,7 +42,9 @@ class Layout:
         return target
 
     def targets_of(self, question: str) -> list[TargetWidget]:
-        """Return the widgets that this kind of question can ask for: those whose description no other widget shares."""
+        """Return the widgets that this kind of question can ask for: those with a description that no other widget
+        has.
+        """
         targets = [target for target in self.targets if question in target.descriptions]
         descriptions = [target.descriptions[question] for target in targets]
         return [target for target in targets if descriptions.count(target.descriptions[question]) == 1]

@@ -27,7 +27,7 @@ def task_set(seed: int = 0) -> TaskSet:
     The seed chooses which tasks are in it.
 
     Held-out tasks carry the tag `unseen_words` (no text of the screen is on a training screen) or `unseen_questions`
-    (elements described by their row, which is never trained on).
+    (elements described by their row, which no training task asks for).
     """
     draw = TaskGenerator(NAME, SIZES, seed, key=None).draw
     return TaskSet(

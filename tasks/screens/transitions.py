@@ -27,7 +27,7 @@ def task_set(seed: int = 0) -> TaskSet:
     The seed chooses which tasks are in it.
 
     Held-out tasks carry the tag `unseen_words` (no text of the screen is on a training screen) or `two_steps` (a second
-    action followed, as in the k-step transitions of UIShift, which is never trained on).
+    action followed before the second screen, as in UIShift's k-step transitions; no training task has this).
     """
     draw = TaskGenerator(NAME, SIZES, seed, key=None).draw
     return TaskSet(
@@ -68,7 +68,9 @@ def _task(rng: random.Random, slot: TaskSlot, words: ScreenVocabulary) -> Task |
 
 
 def _ready(window: Layout, kind: str, rng: random.Random) -> dict[str, Any] | None:
-    """Return the screen before the action. Before text is typed, an empty field already has the cursor."""
+    """Return the screen before the action, with the cursor in an empty field if the action is to type text; None if
+    there is no such field.
+    """
     screen = copy.deepcopy(window.screen)
     if kind == "type":
         fields = [widget for widget in screen["widgets"] if widget["kind"] == "field"]

@@ -1,4 +1,6 @@
-"""The assets `service/retail`, `service/travel` and `service/telecom`: customers with orders, bookings, lines."""
+"""The assets `service/retail`, `service/travel` and `service/telecom`: customers with their orders, bookings or
+telephone lines.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ PLANS = ("small", "medium", "large")
 
 
 def retail(seed: int = 0) -> bytes:
-    """Orders of the last months, of two articles each: some delivered lately, some long ago, some pending."""
+    """Orders of two articles each, made in the last months: some delivered lately, some long ago, some pending."""
     rng = random.Random(seed_of("service/retail", seed))
     variants = [
         {
@@ -110,7 +112,7 @@ def travel(seed: int = 0) -> bytes:
 
 
 def telecom(seed: int = 0) -> bytes:
-    """A line, bills and a telephone for each customer; every line may have one or two faults."""
+    """A telephone line, bills and a telephone for each customer; a line has none, one or two faults."""
     rng = random.Random(seed_of("service/telecom", seed))
     numbers = rng.sample(range(5_000_000, 6_000_000), CUSTOMERS)
     people = [

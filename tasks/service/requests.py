@@ -1,4 +1,6 @@
-"""Customers' wishes: each chooses its subject, fulfils the wish with the real tools, and describes it in words."""
+"""Customers' requests: each function chooses what a request is about, fulfils it with the real tools, and describes it
+in words.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ class Desk:
         environment: an opened environment of the domain.
         customer: the row of the calling customer.
         moves: the agent's moves: `["say", text]` or `["call", tool, arguments]`.
-        facts: the customer's answers about the current request, by key word of the question.
+        facts: the customer's answers to questions about the current request, by a key word of the question.
         must_tell: values that the agent must have said.
         used: rows that already have a request, so that no two requests share one.
     """
@@ -58,7 +60,10 @@ class Desk:
         return row
 
     def orders(self, *, status: str, old: bool = False) -> list[Any]:
-        """Return the customer's orders with this status, filtered by whether they can still be returned."""
+        """Return the customer's orders with this status.
+
+        Of delivered orders, only those that can still be returned, or, if `old`, only those that cannot.
+        """
         since = (date.fromisoformat(NOW[:10]) - timedelta(days=30)).isoformat()
         rows = self.environment.store.rows("orders", customer_id=self.customer["id"], status=status)
         return [row for row in rows if status == "pending" or (row["delivered_on"] < since) == old]

@@ -34,9 +34,10 @@ PERSONAS = (
 def task_set(seed: int = 0) -> TaskSet:
     """Customers in retail, travel and telecom, a third each. The seed chooses the customers and what they want.
 
-    Level 1 has one request, level 2 has two, level 3 has two of a customer who errs; also as tags `level_1`, and
-    `retail`. Held-out tasks carry the tag `unseen_records` (records that no training task has, as all held-out tasks
-    do) or `unseen_requests` (one request of a kind that no training task has).
+    A task of level 1 has one request, of level 2 two, of level 3 two of a customer who makes mistakes. Tags name level
+    and domain, such as `level_1` and `retail`. All held-out tasks have records that no training task has; they carry
+    the tag `unseen_records` (nothing else is new) or `unseen_requests` (one request of a kind that no training task
+    has).
     """
     generator = TaskGenerator(NAME, SIZES, seed)
     return TaskSet(NAME, generator.splits(_task), oracle=oracle, imperfect_oracle=imperfect_oracle)
@@ -44,7 +45,10 @@ def task_set(seed: int = 0) -> TaskSet:
 
 @cache
 def task_set_short(seed: int = 0) -> TaskSet:
-    """Customers of a telephone company with one request, for tiny models; those held out carry `unseen_records`."""
+    """Customers of a telephone company with one request each, for tiny models.
+
+    Held-out tasks carry the tag `unseen_records`.
+    """
     generator = TaskGenerator(NAME_SHORT, SIZES_SHORT, seed)
     splits = generator.splits(partial(_task, domains=("telecom",), levels=1))
     return TaskSet(NAME_SHORT, splits, oracle=oracle, imperfect_oracle=hasty_oracle)
@@ -98,7 +102,9 @@ def _task(rng: random.Random, slot: TaskSlot, domains: Sequence[str] = tuple(REQ
 
 
 def _wants(known: Mapping[str, str], requests: Sequence[str], request_facts: Sequence[Mapping[str, str]]) -> str:
-    """Return the instructions for a policy that plays the customer: each request with the known facts."""
+    """Return the instructions for a policy that plays the customer: each request, with the facts that the customer
+    knows.
+    """
     sentences = []
     for request, facts in zip(requests, request_facts, strict=True):
         answers = " ".join(dict.fromkeys(facts.values()))
@@ -107,7 +113,7 @@ def _wants(known: Mapping[str, str], requests: Sequence[str], request_facts: Seq
 
 
 def _kinds(rng: random.Random, domain: str, count: int, *, new: bool) -> list[str]:
-    """Return kinds of requests: trained kinds and, if `new`, one that is not trained on."""
+    """Return kinds of requests that training tasks have; if `new`, one of the kinds is one that they do not have."""
     known = [kind for kind in REQUESTS[domain] if (domain, kind) not in HELD_OUT]
     unknown = [kind for kind in REQUESTS[domain] if (domain, kind) in HELD_OUT]
     kinds = rng.sample(known, count - new) + (rng.sample(unknown, 1) if new else [])
@@ -137,7 +143,9 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Play as the oracle does, but with probability 1/3 each, change a wrong row, or omit a sentence's numbers."""
+    """Play as the oracle does, but change a wrong row in each change with probability 1/3, and omit the numbers of each
+    sentence with probability 1/3.
+    """
     rng = random.Random(seed_of("imperfect", task.id))
     moves = json.loads(task.truth["moves"])
     for move in moves:

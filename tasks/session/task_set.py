@@ -16,9 +16,9 @@ NAME, NAME_INPROCESS = "sql/session-v1", "sql/session-inprocess-v1"
 LOW, HIGH = 10, 99
 """The range of the numbers in the table."""
 DEPENDENT = 0.45
-"""The probability that a request depends on a recent change, if there is one; about a third of all requests then do."""
+"""The probability that a request depends on a recent change, if there is one. About a third of all requests do."""
 LATELY = 4
-"""The number of turns after a change in which a request can depend on it."""
+"""For this many turns after a change, a request can depend on the change."""
 
 
 @cache
@@ -28,7 +28,7 @@ def session(seed: int = 0) -> TaskSet:
     The seed chooses the tables and the requests.
 
     Held-out tasks carry the tag `unseen_instances` (requests about pairs of item and city that no other stratum asks
-    about) or `unseen_horizons` (numbers of requests that training never has). Difficulty is the horizon.
+    about) or `unseen_horizons` (numbers of requests that no training task has). Difficulty is the horizon.
     """
     return _build(NAME, "agentgym/sql-session-v1", seed)
 
@@ -47,7 +47,9 @@ def _build(name: str, environment: str, seed: int) -> TaskSet:
 
 
 def is_reserved(cell: int) -> bool:
-    """Return whether a pair of item and city is reserved for `unseen_instances`: two cells per row and column are."""
+    """Return whether a cell, a pair of item and city, is reserved for `unseen_instances`; two cells of each row and
+    column are.
+    """
     city, item = divmod(cell, len(ITEMS))
     return (item - city) % 4 == 0
 
@@ -81,9 +83,10 @@ def _task(rng: random.Random, slot: TaskSlot, horizon: int, *, environment: str)
 
 
 class StockWriter:
-    """Writes a session's requests one after another, for the numbers after the right answers so far.
+    """Writes a session's requests one after another, each for the numbers as the right statements have changed them so
+    far.
 
-    All numbers of the table differ at any time, so that an answer about another cell is wrong.
+    At any time all numbers of the table differ, so that the number of another cell is a wrong answer.
 
     Attributes:
         dependent: number of requests so far that depend on an earlier one.

@@ -13,7 +13,7 @@ from typing import Any
 from .file_tree import LEVELS, FileTree
 
 Job = tuple[str, str, dict[str, Any]]
-"""The prompt, the command, and the checks (the truth of a task of the reward `final_files`)."""
+"""The prompt, the command, and the checks, which are the truth for the reward `final_files`."""
 
 
 def count_level(tree: FileTree, rng: random.Random) -> Job:
@@ -39,7 +39,7 @@ def slowest(tree: FileTree, rng: random.Random) -> Job:
 
 
 def sum_column(tree: FileTree, rng: random.Random) -> Job:
-    """Sum a column of the table over one kind."""
+    """Sum a column of the table over the rows of one kind."""
     kind, column = rng.choice(tree.rows())[1], rng.choice((2, 3))
     total = sum(int(row[column]) for row in tree.rows() if row[1] == kind)
     title = ("", "", "count", "price")[column]
@@ -72,7 +72,7 @@ def rename_suffix(tree: FileTree, rng: random.Random) -> Job:
 
 
 def move_long(tree: FileTree, rng: random.Random) -> Job:
-    """Move files by their length."""
+    """Move the files that are long."""
     minimum = rng.randint(3, 6)
     paths = tree.below("notes", ".txt")
     long_paths = [path for path in paths if len(tree.files[path].splitlines()) >= minimum]
@@ -115,7 +115,7 @@ def set_option(tree: FileTree, rng: random.Random) -> Job:
 
 
 def script_of_column(tree: FileTree, rng: random.Random) -> Job:
-    """Write a script that also works on other files."""
+    """Write a script that prints a column of any comma-separated file."""
     name, column = rng.choice(("report.sh", "column.sh", "cells.sh")), rng.randint(1, 4)
     column_text = "\n".join(row[column - 1] for row in tree.rows())
     second_table = "head\n" + "\n".join(f"{a},{a * 2},{a * 3},{a * 5}" for a in rng.sample(range(2, 90), 4)) + "\n"
@@ -134,7 +134,7 @@ def script_of_column(tree: FileTree, rng: random.Random) -> Job:
 
 
 def total_by_name(tree: FileTree, rng: random.Random) -> Job:
-    """Write a table of sums."""
+    """Write a table of the sum for each name."""
     column = rng.choice((2, 3))
     totals: Counter[str] = Counter()
     for row in tree.rows():

@@ -37,8 +37,8 @@ def task_set(seed: int = 0) -> TaskSet:
 
     The seed chooses the files and jobs.
 
-    Held-out tasks carry the tag `unseen_files` (jobs as in training, on files made of other names) or `unseen_jobs`
-    (jobs that are never trained, on such files). Difficulty is the band, 1 to 3.
+    Held-out tasks carry the tag `unseen_files` (jobs of the training tasks, on files with other names and words) or
+    `unseen_jobs` (jobs that no training task has, on such files). Difficulty is the band of the job, 1 to 3.
     """
     draw = TaskGenerator(NAME, SIZES, seed, key=None).draw
     held_out = [*draw("unseen_files", _task, KNOWN_JOBS), *draw("unseen_jobs", _task, UNSEEN_JOBS)]

@@ -1,4 +1,4 @@
-"""Generates the jobs in the stockroom: questions and movements, and the required final shelves."""
+"""Generates the jobs in the stockroom (questions and movements of pieces), and the required final shelves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def task_set(seed: int = 0) -> TaskSet:
     """Jobs for an agent with the tools of an MCP server. The seed chooses the shelves and the jobs.
 
     Held-out tasks carry the tag `unseen_items` (none of their items is in another stratum) or `unseen_jobs` (two jobs
-    in one, which training never has).
+    in one, which no training task has).
     """
     generator = TaskGenerator(NAME, SIZES, seed)
     return TaskSet(NAME, generator.splits(_task), oracle=oracle, imperfect_oracle=imperfect_oracle)
@@ -127,7 +127,7 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Do every step correctly except the last, which uses another shelf, and give a wrong answer."""
+    """Do every step correctly except the last, which uses another shelf; then give a wrong answer."""
     *steps, (name, arguments) = json.loads(task.truth["steps"])
     if name in ("move", "ship"):
         key = "target" if name == "move" else "shelf"

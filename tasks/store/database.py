@@ -50,8 +50,8 @@ FIRST_DAY, DAYS = date(2021, 1, 4), 1_400
 def database(seed: int = 0) -> bytes:
     """The store as an SQLite file, about 400 KB.
 
-    Names and order codes are the same for every seed; every attribute, key and link differs, so the answers of one
-    database are wrong in another.
+    Names and order codes are the same for every seed. Attributes, keys and links between rows differ, so that the
+    answers for one database are wrong in another.
     """
     rng = random.Random(seed_of("sql/store", "database", seed))
     connection = sqlite3.connect(":memory:")
@@ -138,7 +138,7 @@ class _Facts:
         return round(self._rng.randrange(50, 5_000) / 10 + self._rng.randrange(1, 10) / 100, 2)
 
     def near(self, price: float) -> float:
-        """Return an earlier price, within 10% of the listed one."""
+        """Return a price that was paid earlier, within 10% of the listed price."""
         return round(round(price * self._rng.uniform(0.9, 1.1), 1) + self._rng.randrange(1, 10) / 100, 2)
 
     def day(self) -> str:

@@ -1,7 +1,7 @@
 """The names in the store, made of common pieces, and the same for every seed of the database.
 
-With common pieces, a small byte-pair vocabulary writes any name in a few tokens, and names that are new in a question
-still consist of known pieces.
+Because the pieces are common, a small byte-pair vocabulary writes any name in a few tokens, and a name that a policy
+has never seen still consists of pieces that it has seen.
 """
 
 # ruff: noqa: SIM905 - lists of words are read as words
@@ -43,7 +43,7 @@ COUNTS = {"customer": 1200, "product": 700, "supplier": 300, "employee": 400, "o
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Names by kind, in database order. An order's name is its code."""
+    """Names by kind, in the order of the database's rows. The name of an order is its code."""
 
     customer: tuple[str, ...]
     product: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Scripted players of the store's questions: the oracle solves them, the imperfect oracle queries a wrong column.
+"""Scripted players of the store's questions: the oracle answers them, the imperfect oracle queries a wrong column.
 
 Both know the schema and the tools, and copy every value out of a tool result.
 """

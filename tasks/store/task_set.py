@@ -28,8 +28,8 @@ def task_set(seed: int = 0) -> TaskSet:
 
     The seed chooses the questions; the database is always that of seed 0.
 
-    Held-out tasks carry the tag `unseen_entities` (trained kinds of question about names that no other question
-    has) or `unseen_templates` (kinds of question that are never trained on).
+    Held-out tasks carry the tag `unseen_entities` (kinds of question of the training tasks, about names that no other
+    question has) or `unseen_templates` (kinds of question that no training task has).
     """
     return _with_players(NAME, _splits(seed))
 
@@ -38,8 +38,9 @@ def task_set(seed: int = 0) -> TaskSet:
 def task_set_v2(seed: int = 0) -> TaskSet:
     """The tasks of `sql/store-v1`, with one more held-out stratum, `unseen_combinations`.
 
-    Its kinds of question are never trained on either, but every part of them is. `unseen_templates` also asks for
-    tables, columns and functions that no other question needs: out of reach of a model that knows only this set.
+    No training task has its kinds of question, but every part of them occurs in training tasks. `unseen_templates` also
+    asks for tables, columns and functions that no other question needs; a model that knows only this set cannot answer
+    these.
     """
     splits = _splits(seed, (("unseen_combinations", COMBINED),))
     return _with_players(NAME_V2, splits)
@@ -50,7 +51,7 @@ def _with_players(name: str, splits: dict[str, list[Task]]) -> TaskSet:
 
 
 def _like(task: Task, seed: int) -> Task:
-    """Return the same kind of question about any name that training may use."""
+    """Return a question of the task's kind about another name, one that training tasks may use."""
     [template] = [template for template in TRAIN if template.name in task.tags]
     name = random.Random(seed).choice(_names(template.kind, False))
     with closing(_connect()) as connection:

@@ -186,6 +186,6 @@ COMBINED = (
         ("SELECT manager_id FROM employees WHERE name = '{name}'", "SELECT email FROM employees WHERE id = {0}"),
     ),
 )
-"""Kinds that are never trained on, but whose words, tables, columns and query forms all occur in TRAIN."""
+"""Kinds of question that no training task has, but whose words, tables, columns and query forms all occur in TRAIN."""
 
 BY_NAME = {template.name: template for template in (*TRAIN, *HELD_OUT, *COMBINED)}

@@ -57,7 +57,7 @@ Question = tuple[str, str, str]
 
 
 def total(t: DataTable, rng: random.Random) -> Question:
-    """Return the sum over one key, from some month on."""
+    """Ask for the sum over one key, from some month on."""
     key, month = rng.choice(t.rows)[0], rng.randint(2, 9)
     answer = sum(v for k, m, v in t.rows if k == key and m >= month)
     code = f'sum(r["value"] for r in rows if r["{t.key}"] == "{key}" and int(r["month"]) >= {month})'
@@ -65,7 +65,7 @@ def total(t: DataTable, rng: random.Random) -> Question:
 
 
 def mean(t: DataTable, rng: random.Random) -> Question:
-    """Return the mean over one region, rounded."""
+    """Ask for the mean over one region, rounded."""
     region = rng.choice(sorted(set(t.region.values())))
     values = [v for k, _, v in t.rows if t.region[k] == region]
     answer = round(float(Fraction(sum(values), len(values))), 2) if values else 0
@@ -78,7 +78,7 @@ def mean(t: DataTable, rng: random.Random) -> Question:
 
 
 def busiest_month(t: DataTable, rng: random.Random) -> Question:
-    """Return the month with the largest sum."""
+    """Ask for the month with the largest sum."""
     minimum = rng.randint(1, 30)
     sums: Counter[int] = Counter()
     for _, month, value in t.rows:
@@ -96,7 +96,7 @@ def busiest_month(t: DataTable, rng: random.Random) -> Question:
 
 
 def rows_between(t: DataTable, rng: random.Random) -> Question:
-    """Return the number of rows that meet two conditions."""
+    """Ask for the number of rows that meet two conditions."""
     low, width = rng.randint(1, 50), rng.randint(10, 40)
     region = rng.choice(sorted(set(t.region.values())))
     answer = sum(low <= v <= low + width and t.region[k] != region for k, _, v in t.rows)
@@ -108,7 +108,7 @@ def rows_between(t: DataTable, rng: random.Random) -> Question:
 
 
 def spread(t: DataTable, rng: random.Random) -> Question:
-    """Return the difference of the largest and the smallest value."""
+    """Ask for the difference of the largest and the smallest value."""
     key, month = rng.choice(t.rows)[0], rng.randint(7, 12)
     values = [v for k, m, v in t.rows if k == key and m <= month] or [0]
     code = (
@@ -123,7 +123,7 @@ def spread(t: DataTable, rng: random.Random) -> Question:
 
 
 def median_of_sums(t: DataTable, rng: random.Random) -> Question:
-    """Return the median of the weighted sums by key."""
+    """Ask for the median of the weighted sums by key."""
     weight = rng.randint(2, 9)
     sums: dict[str, int] = defaultdict(int)
     for key, month, value in t.rows:
@@ -143,7 +143,7 @@ def median_of_sums(t: DataTable, rng: random.Random) -> Question:
 
 
 def best_region_share(t: DataTable, rng: random.Random) -> Question:
-    """Return the share of the largest region, in percent."""
+    """Ask for the share of the largest region, in percent."""
     deduction = rng.randint(1, 25)
     sums: Counter[str] = Counter()
     for key, _, value in t.rows:
@@ -175,8 +175,9 @@ def task_set(seed: int = 0) -> TaskSet:
 
     The seed chooses tables and questions.
 
-    Held-out tasks carry the tag `unseen_tables` (questions as in training on tables of another kind) or
-    `unseen_questions`. Difficulty is 1 for one condition, 2 for a join, 3 for questions that are never trained.
+    Held-out tasks carry the tag `unseen_tables` (kinds of question of the training tasks, on other kinds of table) or
+    `unseen_questions` (kinds of question that no training task has). Difficulty is 1 for one condition, 2 for a join, 3
+    for the questions of `unseen_questions`.
     """
     draw = TaskGenerator(NAME, SIZES, seed, key=None).draw
     held_out = [*draw("unseen_tables", _task, KNOWN), *draw("unseen_questions", _task, UNSEEN)]

@@ -20,7 +20,8 @@ TRAINED, RESERVED = (1, 2, 3, 4, 5, 6), (7, 8)
 def craft(seed: int = 0) -> TaskSet:
     """Things to be made with an invented tech tree.
 
-    Of each of `TREES` trees all goals of the trained depths, but one for validation and two held out; see CARD.md.
+    Training has all goals of the depths `TRAINED` in each of `TREES` trees, but one for validation and two held out;
+    see CARD.md.
     """
     environment: Any = load("environments", "agentgym/text-craft-v1")
     splits: dict[str, list[Task]] = {"train": [], "validation": [], "held_out": []}

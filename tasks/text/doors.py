@@ -1,4 +1,7 @@
-"""`text/doors-v1`: equal decisions over 2 to 32 turns, of which every one counts or only the first does."""
+"""`text/doors-v1`: the same kind of decision in each of 2 to 32 turns.
+
+Either every decision counts, or only the first.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +42,14 @@ def doors(seed: int = 0) -> TaskSet:
 
 
 def _like(task: Task, seed: int, environment: Any) -> Task:
-    """Return a new row of doors, with the same number and kind, and with keys that training may show."""
+    """Return a new row of doors with the task's number and kind, and with keys that training tasks may have."""
     horizon, first = task.parameters["horizon"], int(task.parameters["counts"] == "first")
     new_task: Task = environment.generate(seed, horizon=horizon, first=first, reserved=0)
     return new_task
 
 
 def _task(rng: random.Random, slot: TaskSlot, environment: Any, horizons: Sequence[int]) -> Task:
-    """Make one task. Horizons alternate; after each round of horizons, the other kind follows."""
+    """Make one task. With its index, horizons take turns; after each round of all horizons the kind changes."""
     rounds, index = divmod(slot.index, len(horizons))
     kind, horizon = COUNTS[rounds % len(COUNTS)], horizons[index]
     task: Task = environment.generate(

@@ -1,4 +1,7 @@
-"""`text/locks-v1`: locks that no agent opens by chance, and locks whose prompts give words; for help in training."""
+"""`text/locks-v1`: locks that no agent opens by chance, and locks whose prompts give the words.
+
+For methods that help a policy in training.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ NAME = "text/locks-v1"
 TRAINED, RESERVED = (4, 5, 6), (7, 8)
 KINDS = ("house", "own")
 TRAIN_KINDS = ("house", *["own"] * 4)
-"""Kinds of training tasks. `own` is four times as likely: learning to copy notes takes many different notes."""
+"""Kinds of training tasks.
+
+`own` is four times as frequent: a policy needs many different notes to learn to copy them.
+"""
 PER_SIZE = {"train": 400, "validation": 40, "unseen_instances": 60, "unseen_sizes": 60}
 
 
@@ -36,7 +42,7 @@ def locks(seed: int = 0) -> TaskSet:
 
 
 def _task(rng: random.Random, slot: TaskSlot, environment: Any, sizes: Sequence[int], kinds: Sequence[str]) -> Task:
-    """Make one task. Sizes alternate; after each round of sizes, the next kind follows."""
+    """Make one task. With its index, sizes take turns; after each round of all sizes the next kind follows."""
     rounds, index = divmod(slot.index, len(sizes))
     kind, wheels = kinds[rounds % len(kinds)], sizes[index]
     own = kind == "own"

@@ -23,7 +23,7 @@ def _build(
     Args:
         trained: levels of train, validation and the stratum `unseen_instances`. A level listed twice is drawn twice
             as often.
-        reserved: levels of the stratum `unseen_kinds`, which are never trained on.
+        reserved: levels of the stratum `unseen_kinds`, which no training task has.
     """
     name = f"text/{game}-v1"
     environment: Any = load("environments", f"agentgym/text-{game}-v1")

@@ -34,13 +34,13 @@ MAX_CHARS = 40_000
 async def write_game(
     policy: Policy, theme: str, *, name: str = "written/0000", least: int = 5, attempts: int = 4, seed: int = 0
 ) -> Task:
-    """Let a policy write a game. If a game has a fault, the policy is told the fault and may try again.
+    """Let a policy write a game. If the game has a fault, the policy is told and may try again.
 
     Args:
         policy: any policy: a chat API, a local model, a script.
         theme: the subject of the game, in words.
         name: id of the task. least: the least number of commands in the shortest solution.
-        attempts: the largest number of the policy's answers. seed: the seed of its sampling.
+        attempts: how often the policy may answer. seed: the seed of its sampling.
     Raises: TaskError if no attempt gives a game that can be won; PolicyError if the policy cannot be asked.
     """
     environment: Any = load("environments", "agentgym/text-fiction-v1")

@@ -18,7 +18,7 @@ MUTANTS = 2
 
 @cache
 def task_set() -> TaskSet:
-    """Python functions to be written with the tests that show them to be right.
+    """Python functions to be written together with tests that show them to be right.
 
     Splits, strata and difficulty are those of `code/functions-v1`; functions without mutants (those with a `while`
     loop) are left out.

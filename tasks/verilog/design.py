@@ -16,7 +16,8 @@ class Design:
     Attributes:
         kind: its family. words: its description in English.
         inputs, outputs: widths in bits by name; a clocked design also has the inputs `clk` and `rst`.
-        model: maps input values, one mapping per vector or clock edge, to the output values after each.
+        model: computes output values. It is called with a list of input values by name, one for each vector or clock
+            edge, and returns the outputs after each.
         body: the body of the reference module. registers: whether outputs are declared as `reg`.
         clocked: whether outputs change at the rising edge of clk; rst is synchronous and sets the state to 0.
     """

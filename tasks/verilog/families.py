@@ -27,7 +27,7 @@ def _from(start: int, step: Callable[[int, Values], int], show: Callable[[int], 
 
 
 def linear(rng: random.Random) -> Design:
-    """Design a * K + C, cut to the width."""
+    """Return a design of a * K + C, cut to the width."""
     w, k, c = rng.randint(4, 12), rng.randint(2, 7), rng.randint(1, 15)
     return Design(
         "linear",
@@ -40,7 +40,7 @@ def linear(rng: random.Random) -> Design:
 
 
 def extremes(rng: random.Random) -> Design:
-    """Return the larger and the smaller number, with an offset."""
+    """Return a design of the larger and the smaller of two numbers, with an offset."""
     w, c = rng.randint(3, 10), rng.randint(1, 6)
     return Design(
         "extremes",
@@ -62,7 +62,7 @@ def choice(rng: random.Random) -> Design:
 
 
 def masked_parity(rng: random.Random) -> Design:
-    """Return the parity of some bits."""
+    """Return a design of the parity of some bits."""
     w = rng.randint(4, 12)
     bits = sorted(rng.sample(range(w), rng.randint(2, w - 1)))
     mask = sum(1 << bit for bit in bits)
@@ -78,7 +78,7 @@ def masked_parity(rng: random.Random) -> Design:
 
 
 def many_ones(rng: random.Random) -> Design:
-    """Return whether enough bits are set, and how many."""
+    """Return a design that counts the set bits, and says whether there are enough."""
     w = rng.randint(4, 10)
     k = rng.randint(2, w - 1)
     total = " + ".join(f"a[{bit}]" for bit in range(w))
@@ -93,7 +93,7 @@ def many_ones(rng: random.Random) -> Design:
 
 
 def turn(rng: random.Random) -> Design:
-    """Return a rotation by a fixed number of places that an input controls."""
+    """Return a design that rotates by a fixed number of places if an input is 1."""
     w = rng.randint(4, 12)
     k = rng.randint(1, w - 1)
     return Design(
@@ -107,7 +107,7 @@ def turn(rng: random.Random) -> Design:
 
 
 def logic(rng: random.Random) -> Design:
-    """Return a random expression of bitwise operators."""
+    """Return a design of a random expression of bitwise operators."""
     w = rng.randint(1, 6)
     first_operator, second_operator = rng.choice("&|^"), rng.choice("&|^")
     names = rng.sample("abc", 3)
@@ -124,7 +124,7 @@ def logic(rng: random.Random) -> Design:
 
 
 def saturating(rng: random.Random) -> Design:
-    """Return a sum with an upper bound."""
+    """Return a design of a sum with an upper bound."""
     w = rng.randint(3, 8)
     limit = rng.randint(2 ** (w - 1), 2**w - 1)
     return Design(
@@ -235,7 +235,7 @@ def pattern(rng: random.Random) -> Design:
 
 
 def total(rng: random.Random) -> Design:
-    """Return a running sum that an input clears."""
+    """Return a design of a running sum that an input clears."""
     w, k = rng.randint(4, 9), rng.randint(1, 6)
     return Design(
         "total",
@@ -314,7 +314,7 @@ def steady(rng: random.Random) -> Design:
 
 
 def gray(rng: random.Random) -> Design:
-    """Return the Gray code of a number plus an offset."""
+    """Return a design of the Gray code of a number plus an offset."""
     w, c = rng.randint(3, 10), rng.randint(0, 7)
 
     def step(v: Values) -> Values:

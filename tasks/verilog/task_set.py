@@ -33,8 +33,9 @@ def task_set(seed: int = 0) -> TaskSet:
 
     The seed chooses the parameters and vectors.
 
-    Held-out tasks carry the tag `unseen_parameters` (families as in training) or `unseen_families`. Difficulty is 1
-    for a design without state and 2 for a clocked one.
+    Held-out tasks carry the tag `unseen_parameters` (families of the training tasks, with other parameters) or
+    `unseen_families` (families that no training task has). Difficulty is 1 for a design without state and 2 for a
+    clocked one.
     """
     draw = TaskGenerator(NAME, SIZES, seed, key=lambda task: task.prompt, tries=10_000).draw
     held_out = [*draw("unseen_parameters", _task, KNOWN), *draw("unseen_families", _task, UNSEEN)]

@@ -1,4 +1,6 @@
-"""Web tasks on four applications, two from the package index, forms of one or many pages, cards, and a help desk."""
+"""Web tasks: on four applications of our own, on two from the package index, on forms of one or many pages, on cards,
+and on a help desk.
+"""
 
 from .admin_site import django_admin, users
 from .admin_tasks import admin_task_set

@@ -1,4 +1,4 @@
-"""Django's own administration of users and groups as a site: a few added files, and the users of a seed."""
+"""Django's own administration of users and groups, turned into a site by a few files; its users come from a seed."""
 
 from __future__ import annotations
 

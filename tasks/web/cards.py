@@ -1,6 +1,7 @@
 """The task set `web/cards-v1`: open the card of a name and answer with its text, for policies that never saw a page.
 
-Names and values are pairs of words. Every fifth pair is held out, so that new names consist of known words.
+Names and values are pairs of words. Every fifth pair is held out, so that held-out names consist of words that training
+tasks have.
 """
 
 # ruff: noqa: SIM905 - `"a b c".split()` is easier to read than quoted words
@@ -50,12 +51,12 @@ _TEXT = re.compile(r'^ *\[\d+\] text "(.*)"$', re.MULTILINE)
 
 @cache
 def cards_task_set(seed: int = 0) -> TaskSet:
-    """Cards of names to be opened, and their text to be told, for policies that never saw a page.
+    """Cards with names, of which one is to be opened and its text told, for policies that never saw a page.
 
     The seed chooses which tasks are in it.
 
-    Held-out tasks carry the tag `unseen_pages` (trained names and values on other pages) or `unseen_values` (names and
-    values that no training task has).
+    Held-out tasks carry the tag `unseen_pages` (names and values of the training tasks, on pages that no training task
+    has) or `unseen_values` (names and values that no training task has).
     """
     draw = TaskGenerator(NAME, SIZES, seed).draw
     return TaskSet(
@@ -97,8 +98,8 @@ def cards_oracle(task: Task) -> Script:
 def imperfect_cards_oracle(task: Task) -> Script:
     """Open another card and answer with its text.
 
-    The page determines which card, and every position is equally likely, so a policy that imitates this player learns
-    no position.
+    The names on the page determine which card is opened. Every position is equally likely, so a policy that imitates
+    this player does not learn a position.
     """
 
     def another(target: str, names: list[str]) -> str:

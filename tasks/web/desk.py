@@ -1,6 +1,7 @@
 """The task set `web/desk-v1`: give a ticket of a help desk another status, in the task's own application.
 
-Names of tickets are pairs of words. Every fifth pair is held out, so that new names consist of known words.
+Names of tickets are pairs of words. Every fifth pair is held out, so that held-out names consist of words that training
+tasks have.
 """
 
 # ruff: noqa: SIM905 - `"a b c".split()` is easier to read than quoted words
@@ -63,8 +64,8 @@ def desk_task_set(seed: int = 0) -> TaskSet:
 
     The seed chooses which tasks are in it.
 
-    Held-out tasks carry the tag `unseen_desks` (trained names on other desks) or `unseen_names` (names that no
-    training task has).
+    Held-out tasks carry the tag `unseen_desks` (names of the training tasks, on desks that no training task has) or
+    `unseen_names` (names that no training task has).
     """
     draw = TaskGenerator(NAME, SIZES, seed).draw
     return TaskSet(
@@ -104,8 +105,8 @@ def desk_oracle(task: Task) -> Script:
 def imperfect_desk_oracle(task: Task) -> Script:
     """Open another ticket, or give the named one another status.
 
-    The prompt and the page determine which, and every position and status is equally likely, so a policy that imitates
-    this player cannot memorise them.
+    The prompt and the page determine which of the two, and which ticket or status. Every position and status is equally
+    likely, so a policy that imitates this player does not learn a position or a status.
     """
 
     def another(name: str, status: str, names: Sequence[str]) -> tuple[str, str]:

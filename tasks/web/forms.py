@@ -50,8 +50,8 @@ def forms_task_set(seed: int = 0) -> TaskSet:
 
     The seed chooses which tasks are in it.
 
-    Held-out tasks carry the tag `unseen_pages` (trained words on other pages) or `unseen_values` (values that no
-    training task has).
+    Held-out tasks carry the tag `unseen_pages` (values of the training tasks, on pages that no training task has) or
+    `unseen_values` (values that no training task has).
     """
     kinds_and_values = {
         "unseen_pages": (_KINDS, VALUES),

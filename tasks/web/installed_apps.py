@@ -15,7 +15,7 @@ from .task_set import truth_of
 
 SIZES = {"train": 240, "validation": 40, "unseen_tasks": 50, "unseen_worlds": 50, "unseen_templates": 50}
 TRAINED_SEEDS, HELD_OUT_SEEDS = range(0, 4), range(100, 102)
-"""Seeds of the data. They are few, because every browser must set up the data of each."""
+"""Seeds of the sites' data. There are few, because every browser must set up the data of each seed that it shows."""
 
 
 def installed_app_set(
@@ -30,7 +30,8 @@ def installed_app_set(
 
     Args:
         site: the parameters that all its tasks share.
-        asset: the name of its data; `data_of` returns these for a seed in the form that templates read.
+        asset: the name of the asset with the application's data. data_of: returns the data of a seed in the form that
+            templates read.
         seed: chooses which tasks are in the set.
     """
 

@@ -29,7 +29,7 @@ VALUES = {
 
 
 def is_reserved(label: str, options: Iterable[str]) -> bool:
-    """Return whether a field's options are a combination reserved for `unseen_instances`; one in five is."""
+    """Return whether a field's label and options are a combination reserved for `unseen_instances`; one in five is."""
     return sum(map(VALUES[label].index, options)) % 5 == 0
 
 
@@ -40,7 +40,7 @@ _RESERVED = [field for field in _FIELDS if is_reserved(*field)]
 
 @cache
 def long_form_task_set(seed: int = 0) -> TaskSet:
-    """Forms of 2 to 32 steps to be filled in, for experiments on credit over horizons.
+    """Forms of 2 to 32 steps to be filled in, for experiments on credit over long horizons.
 
     See CARD.md for the number of tasks of every horizon.
     """

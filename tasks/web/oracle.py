@@ -21,7 +21,7 @@ def oracle(task: Task) -> Script:
 
 
 def imperfect_oracle(task: Task) -> Script:
-    """Use the pages well, for the wrong goal."""
+    """Use the pages well, but do something else than the task asks."""
     return player(json.loads(task.truth["wrong"]), task.environment)
 
 

@@ -36,15 +36,16 @@ def task_set(seed: int = 0) -> TaskSet:
 
     The seed chooses which tasks are in it.
 
-    Held-out tasks carry the tag `unseen_tasks` (data and templates as in training), `unseen_worlds` (other goods,
-    people and places) or `unseen_templates` (kinds of task that are never trained on).
+    Held-out tasks carry the tag `unseen_tasks` (new tasks with the data and templates of the training tasks),
+    `unseen_worlds` (goods, people and places that no training task has) or `unseen_templates` (kinds of task that no
+    training task has).
     """
     return _task_set("web/apps-v1", "agentgym/web-v1", seed)
 
 
 @cache
 def task_set_v2(seed: int = 0) -> TaskSet:
-    """Tasks as those of `web/apps-v1`, for the tools of `agentgym/web-v2`."""
+    """The same kinds of tasks as in `web/apps-v1`, for the tools of `agentgym/web-v2`."""
     return _task_set("web/apps-v2", "agentgym/web-v2", seed)
 
 

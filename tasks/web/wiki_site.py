@@ -1,4 +1,4 @@
-"""The wiki Flask-Wiki as a site: a few added files, and the pages of a seed."""
+"""The wiki Flask-Wiki, turned into a site by a few files; its pages come from a seed."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ def wiki_pages(seed: int = 0) -> bytes:
 def wiki_data(seed: int) -> dict[str, Any]:
     """Return pages by name: `home` links to places, which link to matters and to one page that does not exist yet.
 
-    An entry has `title`, `tags` and `body`; `places` maps a place's name to the names of its matters, `missing` maps it
-    to the title of its unwritten page, and `keeper` maps a page's name to the person that the page names.
+    A page has `title`, `tags` and `body`. `places` maps a place's name to the names of its matters, `missing` a place's
+    name to the title of the page that does not exist yet, and `keeper` a page's name to the person that the page names.
     """
     rng, words = random.Random(seed_of("web/wiki-pages", seed)), words_of(seed)
     pages: dict[str, dict[str, str]] = {}

@@ -101,7 +101,10 @@ def address_of(person: str, words: WebVocabulary) -> str:
 
 @cache
 def word_pairs(firsts: Sequence[str], seconds: Sequence[str], *, held_out: bool) -> list[str]:
-    """Return the held-out pairs, every fifth, or all others. Every word is in pairs of both kinds."""
+    """Return the held-out pairs, which are every fifth, or else all other pairs.
+
+    Every word is in held-out and in other pairs.
+    """
     return [
         f"{first} {second}"
         for i, first in enumerate(firsts)

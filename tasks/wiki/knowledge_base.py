@@ -15,7 +15,10 @@ from .relations import KINDS, of_kind
 
 NAME = "search/wiki"
 EDITIONS = 100
-"""Seeds 0 to 99 are editions of one wiki, with the same names and other facts; 100 to 199 of another; and so on."""
+"""Seeds 0 to 99 are editions of one wiki: their names are the same, their facts differ.
+
+Seeds 100 to 199 are editions of another wiki, and so on.
+"""
 SIZES = {
     "person": 200,
     "town": 80,
@@ -73,7 +76,7 @@ class KnowledgeBase:
     facts: Mapping[tuple[str, str], str]
 
     def walk(self, start: str, chain: tuple[str, ...]) -> list[str]:
-        """Return the entities along a chain of relations: the start, and the object of each relation in turn."""
+        """Return what a chain of relations leads to, step by step: the start, then the object of each relation."""
         path = [start]
         for relation in chain:
             path.append(self.facts[path[-1], relation])
@@ -124,7 +127,9 @@ def wiki(seed: int = 0) -> bytes:
 
 @cache
 def _names(kind: str, wiki_index: int) -> tuple[str, ...]:
-    """Return the names of one kind in one wiki: a slice of all combinations in a fixed order, so wikis share few."""
+    """Return the names of one kind in one wiki: a slice of all combinations in a fixed order, so that two wikis share
+    few names.
+    """
     combinations = [_SHAPE[kind].format(*parts) for parts in product(*_PARTS[kind])]
     random.Random(seed_of(NAME, "names", kind)).shuffle(combinations)
     start = wiki_index * SIZES[kind]

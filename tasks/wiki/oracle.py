@@ -1,4 +1,5 @@
-"""Scripted players of the wiki's questions: the oracle solves them, the imperfect oracle reads a wrong fact at the end.
+"""Scripted players of the wiki's questions: the oracle answers them, the imperfect oracle reads a wrong fact on the
+last page.
 
 Both read the question and the tool results, never the truth. They keep no state: in each turn they replay the
 conversation so far.
@@ -35,7 +36,7 @@ def retrieve_oracle(task: Task) -> Script:
 def imperfect_oracle(task: Task) -> Script:
     """Follow the links as the oracle does, but answer with another fact of the last page.
 
-    The requested fact determines the other one, so a policy that imitates both players has two answers to choose from.
+    The requested fact determines which other fact, so a policy that imitates both players chooses between two answers.
     """
     start, chain = _start_and_chain(task)
 
@@ -60,7 +61,7 @@ def answer(task: Task) -> Message:
 
 
 def _start_and_chain(task: Task) -> tuple[str, tuple[str, ...]]:
-    """Return the start of the question, a name or a description, and its chain of relations."""
+    """Return the entity at which the question starts, by name or description, and its chain of relations."""
     chain = chain_of(task.tags)
     start = start_of(chain, task.prompt)
     if start is None:
@@ -86,7 +87,9 @@ def _script(begin: Callable[[], Play]) -> Script:
 
 
 def _play(start: str, chain: tuple[str, ...], last: Callable[[Relation], Relation]) -> Play:
-    """Find the page of the start, follow the links of the chain, answer with a fact of the last page."""
+    """Find the page of the start, follow the links of the chain, and answer with the fact on the last page that `last`
+    chooses.
+    """
     text, title = yield from _find(start)
     titles = [title]
     for name in chain[:-1]:

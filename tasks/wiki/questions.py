@@ -20,7 +20,9 @@ HELD_OUT_SHARE = 5
 
 @cache
 def chains(hops: int, held_out: bool) -> tuple[Chain, ...]:
-    """Return every chain of this many relations, each continuing the previous one, that is held out, or not."""
+    """Return all chains of this many relations, each about the object of the one before: those that are held out, or
+    all others.
+    """
     candidates = [chain for kind in KINDS for chain in _from(kind, hops)]
     return tuple(chain for chain in candidates if is_held_out(chain) is held_out)
 
@@ -40,7 +42,9 @@ def _from(kind: str, hops: int) -> Iterator[Chain]:
 
 
 def makes_sense(base: KnowledgeBase, start: str, chain: Chain) -> bool:
-    """Return whether nothing on the path repeats: no detours, and the question does not contain the answer."""
+    """Return whether no entity on the path occurs twice, so that there are no detours and the question does not name
+    its answer.
+    """
     path = base.walk(start, chain)
     return len(set(path)) == len(path)
 

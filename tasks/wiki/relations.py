@@ -14,9 +14,9 @@ class Relation:
     Attributes:
         name: unique. subject: the kind of entity that has the fact. target: the kind of entity that is the object, or
             the kind of a value (year, count, km, goods, emblem, colours).
-        phrase: names the object by the subject within a question; empty for values.
-        question: asks for the object.
-        clause: describes the subject by the object, after the subject's kind.
+        phrase: words that name the object by its subject, to stand within a question; empty for values.
+        question: the question for the object.
+        clause: words that describe the subject by the object, to stand after the subject's kind.
         sentences: sentences with which pages state the fact; one is chosen for each page.
     """
 
@@ -125,7 +125,7 @@ BY_NAME = {relation.name: relation for relation in RELATIONS}
 
 
 def of_kind(kind: str) -> tuple[Relation, ...]:
-    """Return the relations of an entity of this kind, in the order of the table."""
+    """Return the relations that entities of this kind have, in the order of the table."""
     return tuple(relation for relation in RELATIONS if relation.subject == kind)
 
 
@@ -135,14 +135,18 @@ def chain_of(tags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def question(chain: tuple[str, ...], start: str) -> str:
-    """Ask for the end of a chain of relations that begins at `start`: "Who is the mayor of the birthplace of X?"."""
+    """Write the question for what a chain of relations from `start` leads to: "Who is the mayor of the birthplace of
+    X?".
+    """
     for name in chain[:-1]:
         start = BY_NAME[name].phrase.format(s=start)
     return BY_NAME[chain[-1]].question.format(s=start)
 
 
 def start_of(chain: tuple[str, ...], prompt: str) -> str | None:
-    """Return the start of a question that `question` has written; None for another text."""
+    """Return the entity at which the chain of a question begins, if `question` wrote the prompt for this chain; else
+    None.
+    """
     before, _, behind = question(chain, "\0").partition("\0")
     if prompt.startswith(before) and prompt.endswith(behind):
         return prompt[len(before) : len(prompt) - len(behind)]

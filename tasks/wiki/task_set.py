@@ -23,15 +23,16 @@ RESERVED = 5
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Contents of a task set.
+    """What a task set contains.
 
     Attributes:
         name: the registered name of the set. sizes: number of tasks by stratum.
-        hops: shares of questions with one, two, ... hops. The stratum `unseen_chains` has no questions of one hop.
+        hops: the shares of questions with one hop, two hops and so on. The stratum `unseen_chains` has no questions of
+            one hop.
         subjects: kinds of entity that questions start at.
         obscured: share of questions that describe their start instead of naming it.
         results: the number of pages that a search shows; None for the environment's default.
-        editions: seeds of the wikis of a stratum, used in turn. If there are few questions, many editions prevent a
+        editions: the seeds of each stratum's wikis, used in turn. If there are few questions, many editions keep a
             policy from memorising answers.
     """
 
@@ -78,15 +79,16 @@ def task_set(seed: int = 0) -> TaskSet:
 
     The seed chooses the questions; the wikis stay the same.
 
-    Held-out tasks carry one of the tags `unseen_entities` (starts at an entity that no other question starts at),
-    `unseen_chains` (kinds of question that are never trained on) and `unseen_wiki` (other names, other facts).
+    Held-out tasks carry one of the tags `unseen_entities` (the question starts at an entity at which no other question
+    starts), `unseen_chains` (chains of relations that no training task has) and `unseen_wiki` (a wiki with other names
+    and facts).
     """
     return TaskSet(WIKI.name, _splits(WIKI, seed), oracle=oracle, imperfect_oracle=imperfect_oracle, answer=answer)
 
 
 @cache
 def lookup_task_set(seed: int = 0) -> TaskSet:
-    """One fact about a named person, and a search that shows one page at a time."""
+    """Questions for one fact about a named person, with a search that shows one page at a time."""
     return TaskSet(
         LOOKUP.name,
         _splits(LOOKUP, seed),
@@ -98,7 +100,7 @@ def lookup_task_set(seed: int = 0) -> TaskSet:
 
 @cache
 def retrieve_task_set(seed: int = 0) -> TaskSet:
-    """The questions of `search/wiki-v1` that name their start, for a plain retriever.
+    """Those questions of `search/wiki-v1` that name the entity at which they start, for a plain retriever.
 
     A retriever returns a few passages and no second page of results, so it may not find an entity that is only
     described.

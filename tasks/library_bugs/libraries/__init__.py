@@ -16,7 +16,7 @@ class SourceLanguage:
     Attributes:
         name: the name, as in the names of its task set and folder. `runner`: the test runner, as for
             `agentgym/swe-edit-v1`.
-        names: the names of the libraries. `unseen`: those of the held-out split.
+        names: the names of the libraries. `unseen`: the names of those in the held-out split.
         of_library: the files of each library, with {name} for its name. `shared`: files of all libraries. `tests`:
             patterns of test files.
         source: the path of the file that gets the bug.
