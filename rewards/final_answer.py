@@ -68,8 +68,8 @@ def last_words(episode: Trajectory) -> str | None:
 def final_answer(episode: Trajectory, argument: str = "text") -> str | None:
     """Return the text of the agent's answer; None if it never answered.
 
-    This is the argument of the first final call that succeeded: of several answers the first counts, and refused ones
-    do not. Without such a call it is the text of the last message, if that has no calls and ended the episode.
+    This is the argument of the first final call that succeeded. If there are several answers, the first counts; refused
+    ones do not. Without such a call it is the text of the last message, if that has no calls and ended the episode.
     """
     if (final := final_call(episode)) is None:
         return last_words(episode)
