@@ -41,7 +41,7 @@ class DeepSeek:
         return ALL_OPEN + self._between.join(self.write(c.name, _json(c.arguments)) for c in calls) + ALL_CLOSE
 
     def write(self, name: str, arguments: str) -> str:
-        """One call as text, its arguments in JSON."""
+        """Return one call as text, its arguments in JSON."""
         return f"{OPEN}function{SEPARATOR}{name}\n{FENCE}{arguments}{FENCE_END}{CLOSE}"
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
@@ -64,7 +64,7 @@ class DeepSeekV31(DeepSeek):
         super().__init__(apart=apart)
 
     def write(self, name: str, arguments: str) -> str:
-        """One call as text, its arguments in JSON."""
+        """Return one call as text, its arguments in JSON."""
         return f"{OPEN}{name}{SEPARATOR}{arguments}{CLOSE}"
 
 

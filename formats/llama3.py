@@ -74,7 +74,10 @@ def _read_all(reader: formats.CallWalk, at: int, *, meant: bool) -> int | None:
 
 
 def _read(text: str, at: int, index: int, meant: bool, *, is_first: bool) -> tuple[Call | None, int]:
-    """Return the call that begins here, or None if there is none. Raises: Malformed if one was meant but is broken."""
+    """Return the call that begins at `at`, or None, and where it ends. Raises: Malformed for a broken call.
+
+    `meant`: the special mark came before, so the text must be a call; otherwise JSON that looks like data is none.
+    """
     if meant and _BUILT_IN.match(text, at):
         reader = LiteralReader(text, at)
         name = reader.match(NAME, "the name of a tool").removesuffix(".call")

@@ -1,8 +1,8 @@
 """Calls whose arguments are between marks, without any quoting, as Qwen's XML and GLM write them.
 
-The syntax has no types: every argument is read as text, which coercion.py converts to numbers and lists by the tool's
-schema. A value ends at a closing mark that is followed by a further argument or the end of the call, so that a value
-may contain the mark itself.
+The syntax has no types: every argument is read as text; coercion.py of agentgym.policy.formats converts it to numbers
+and lists by the tool's schema. A value ends at a closing mark that is followed by a further argument or the end of the
+call, so that a value may contain the mark itself.
 """
 
 from __future__ import annotations

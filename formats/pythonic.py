@@ -18,7 +18,7 @@ _OPENING = re.compile(r"^[ \t]*\[(?=\s{0,8}[A-Za-z_][\w.-]{0,127}\()", re.MULTIL
 
 
 class Pythonic:
-    """One list of calls with keyword arguments, on separate lines.
+    """A list of calls with keyword arguments, which begins on a line of its own.
 
     Args:
         python: write strings, True and None as Python does, instead of as JSON. Both forms are read.

@@ -8,11 +8,11 @@ Each check runs the code under test. A finding says what the check did, what cam
 environments.py      check_environment, which runs the checks in these files:
     instance_checks.py  the same seed gives the same episode; checkpoints restore
     pace_checks.py      every call is answered with a result, and blocks no other episode
-    close_checks.py     `close` frees everything that the process counts
+    close_checks.py     `close` frees sandboxes, files, threads, tasks and processes
     episode_checks.py   which agents may succeed in whole episodes, and which must not
 arguments.py         right, wrong and hostile arguments for any tool
 tools.py, task_sets.py, rewards.py, estimators.py, objectives.py, policies.py, call_formats.py, backends/
-                     the other checks
+                     one check for each other kind of part
 hack_probes.py, reward_hacks.py   whether an agent that solved nothing gets a reward
 exact/               the exact bias of an estimator, summed over every group of a small problem
 hidden_truth.py      is a task's truth shown to the agent?

@@ -1,4 +1,4 @@
-"""Checks that `close` frees sandboxes, files, threads, tasks and processes, also twice, early and after cancelling."""
+"""Checks that `close` frees sandboxes, files, threads, tasks and processes, also if called early or twice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _watching: list[list[str]] = []
 
 
 class LeakDetector:
-    """Counts resources that grow. Create it after a warm-up, play episodes inside `watching`, then call `grown`."""
+    """Finds leaked resources. Create it after a warm-up, play episodes inside `watching`, then call `grown`."""
 
     def __init__(self) -> None:
         self._before = self._count()
@@ -37,7 +37,7 @@ class LeakDetector:
             _watching.remove(self._temporary)
 
     def grown(self, episodes: int) -> list[str]:
-        """Return what grew by at least one per episode, as phrases such as "3 open files (...)"."""
+        """Return resources that grew by at least one per episode, as phrases such as "3 open files (...)"."""
         now = self._count()
         phrases = []
         for kind, items in now.items():

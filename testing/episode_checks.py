@@ -169,8 +169,11 @@ async def check_own_reward(stage: EpisodeChecker) -> None:
 
 
 def _attacks(tools: Sequence[Tool]) -> list[list[Call]]:
-    """Return episodes of hostile calls: each final tool alone with each of its values; then, for each index, all other
-    tools in turn, each with the value at this index of its list, followed by the final tools at the same index."""
+    """Return episodes of hostile calls.
+
+    There are two kinds: (1) each final tool alone, with each of its hostile arguments; (2) for each i, the other tools,
+    each with its i-th hostile arguments, followed by the final tools with theirs.
+    """
     values = {tool.name: list(hostile(tool)) for tool in tools}
     finals = [tool.name for tool in tools if tool.options.final]
     others = [tool.name for tool in tools if not tool.options.final]
@@ -298,7 +301,7 @@ def _talkative(task: Task) -> Script:
 
 
 def _list_agent(calls: Sequence[Call]) -> Callable[[Task], Script]:
-    """Return an agent that makes one of the calls in each turn and then only talks, whatever the task."""
+    """Return an agent that makes the calls in order, one in each turn, and then only talks. It ignores the task."""
 
     def script(messages: Sequence[Message]) -> Message:
         turn = sum(message.role == "assistant" for message in messages)

@@ -43,7 +43,7 @@ def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) ->
     if isinstance(estimate, Estimator):
         compares = estimate.minimum_group > 1 or estimate.scope == "batch"
         zero_if_equal = compares and estimate.zero_if_equal
-        judges = "action_values" not in estimate.requires  # these come from a critic that learned from the outcome
+        judges = "action_values" not in estimate.requires  # action values already contain the outcome
         if not (estimate.function.__doc__ or "").strip():
             findings.add("Its function has no docstring: say the formula, and what degenerate groups give.")
     rng = np.random.default_rng(seed)

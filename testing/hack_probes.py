@@ -59,7 +59,7 @@ class Probe:
         what: completes a finding's `an agent that ...`.
         python, shell, sql, text: values for arguments of that kind.
         files: pairs of path and content, for tools that take both.
-        last: the submission: Python, or None for the text. `repeats`: submit the last answer of the tools instead.
+        last: the Python to submit; None to submit `text`. `repeats`: submit the last answer of the tools instead.
     """
 
     what: str
@@ -241,7 +241,7 @@ def _texts(tool: Tool) -> list[str]:
 def _filled(
     tool: Tool, kinds: Mapping[str, str], probe: Probe, path: str = "conftest.py", content: str = _PATCH
 ) -> dict[str, object]:
-    """Return all required arguments, with the probe's texts as their texts."""
+    """Return the tool's arguments: the probe's texts for the names in `kinds`, and plausible values for the others."""
     written = {"path": path, "content": content, "shell": probe.shell, "sql": probe.sql, "code": probe.python}
     with_path = "path" in kinds.values()
     texts = {name: written.get(kind, content if with_path else probe.text) for name, kind in kinds.items()}

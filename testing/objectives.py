@@ -19,8 +19,9 @@ _EPISODES, _TOKENS, _WORDS = 5, 12, 7
 def check_objective(chosen: str | Callable[..., torch.Tensor], *, seed: int = 0, **options: Any) -> None:
     """Check an objective or a loss term on random episodes, one of which failed.
 
-    Losses and gradients have the right shape and are finite; the gradient is 0 on tokens that are not the agent's. An
-    episode's loss does not depend on others in its batch, which may be computed in parts, unless it needs whole groups.
+    Losses and gradients have the right shape and are finite; the gradient is 0 on tokens that are not the agent's. A
+    batch may be computed in parts, so an episode's loss must not depend on the batch's other episodes; this is not
+    checked if the objective declares that it needs whole groups.
 
     Args:
         chosen: a registered name, or a function of a TokenBatch. An objective that TRL computes is not checked.

@@ -100,7 +100,7 @@ def _frozen(task: Task) -> str:
 
 T = TypeVar("T")
 LONGEST_S = 1.0
-"""The seconds for which a tool may block the event loop."""
+"""How long a tool may block the event loop, in seconds."""
 CERTAIN_S = 5.0
 """A pause this long, in seconds, cannot come from a busy machine. A shorter pause counts only if it occurs twice."""
 

@@ -106,7 +106,7 @@ def _check_fingerprint(given: str | TaskSet, loaded: TaskSet, findings: Findings
     if not isinstance(given, str):
         return
     factory = None if given.endswith((".jsonl", ".json")) else load("task_sets", given)
-    build = getattr(factory, "__wrapped__", factory)  # behind functools.cache
+    build = getattr(factory, "__wrapped__", factory)  # the function itself, without the cache around it
     if callable(build) and not isinstance(build, TaskSet):
         rebuilt: TaskSet = build()
         if rebuilt.fingerprint() != expected:

@@ -40,16 +40,17 @@ def with_thoughts(trajectory: Trajectory) -> Trajectory:
 
 
 def decoy(task: Task, messages: Sequence[Message]) -> str:
-    """Return a thought that pays off if anything reads it: all words of the agent, the truth and a call."""
+    """Return a thought that pays off if anything reads it: everything that the agent says, the truth, and a call."""
     call = '<tool_call>{"name": "submit", "arguments": {}}</tool_call>'
     words = [message.text for message in messages if message.text]
     return "\n".join([*words, json.dumps(task.truth, default=str), "I quit.", call])
 
 
 async def check_thoughts(stage: EpisodeChecker, solution: Trajectory) -> None:
-    """Replay an episode's messages with and without thoughts; then again with farewells as its spoken messages.
+    """Replay an episode with and without thoughts; then both again, with a farewell for each message without calls.
 
-    The thoughts hold everything that was said, so an environment, a user or a reward that reads them is detected.
+    The thoughts hold everything that the agent said in the episode, so an environment, a user or a reward that reads
+    thoughts gives another result, and is reported.
     """
     spoken = [turn.message for turn in solution.turns]
     mute = [message if message.calls else FAREWELL for message in spoken]

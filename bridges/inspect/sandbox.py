@@ -98,7 +98,7 @@ class InspectSandbox(SandboxEnvironment):
 
     @classmethod
     async def task_cleanup(cls, task_name: str, config: Any, cleanup: bool) -> None:
-        """Close the backend after its last task. `--no-sandbox-cleanup` has no effect: sandboxes end with us."""
+        """Close the backend after its last task. `--no-sandbox-cleanup` has no effect: its sandboxes end too."""
         if users := _users.get(task_name):
             await users.pop().close()
 

@@ -176,7 +176,7 @@ def _tools(episode: OfferedEpisode, state: TaskState) -> list[Tool]:
             name=schema["name"],
             description=schema.get("description") or schema["name"],
             parameters=ToolParams(**_described(schema["parameters"])),
-            max_output=0,  # we have applied our own limit
+            max_output=0,  # no further limit: the tool's own one has been applied
         ).as_tool()
         for schema in episode.tools
     ]

@@ -70,13 +70,13 @@ class OpenEnvConnection:
         return connection
 
     async def ask(self, kind: str, data: Mapping[str, Any]) -> Observed:
-        """Return the answer to a `reset` or a `step`. After a cancelled request, the next request waits for its answer.
+        """Return the answer to a `reset` or a `step`. If a request is cancelled, the next waits for its answer first.
 
         Raises: FrameRefused if the server rejects the request; ServerUnreachable if the server is gone or silent;
             EnvironmentServerError for an invalid answer, a full server or a failed one.
         """
         exchange = asyncio.create_task(self._exchange({"type": kind, "data": dict(data)}))
-        exchange.add_done_callback(lambda done: done.cancelled() or done.exception())  # no one else retrieves it
+        exchange.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark errors as seen
         frame = await asyncio.shield(exchange)
         answer = frame.get("data")
         try:

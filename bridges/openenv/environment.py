@@ -217,7 +217,7 @@ class OpenEnvEnvironment(Environment):
                 self._end = observed.metadata
         elif observed.reward is not None:
             self._earned["reward"] = self._earned.get("reward", 0.0) + observed.reward
-        if observed.done and self._end.get("stop_reason") != StopReason.ANSWERED:  # the loop itself handles an answer
+        if observed.done and self._end.get("stop_reason") != StopReason.ANSWERED:  # an answer ends it anyway
             self.end_episode()
 
     def take_earned(self) -> Components:

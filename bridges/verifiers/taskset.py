@@ -142,7 +142,7 @@ class _Model(ChatApiPolicy):
     name = "verifiers"
 
     def __init__(self, endpoint: str, secret: str, model: str, trace: Any) -> None:
-        super().__init__(endpoint, model, omit=("temperature", "top_p", "max_tokens", "seed"))  # verifiers adds these
+        super().__init__(endpoint, model, omit=("temperature", "top_p", "max_tokens", "seed"))  # verifiers sets these
         headers = {"Authorization": f"Bearer {secret}"}
         self._endpoint = JsonEndpoint(endpoint, headers=headers, retry_policy=RetryPolicy(attempts=3))
         self._trace = trace

@@ -51,7 +51,7 @@ class LoopHarness(vf.Harness[LoopHarnessConfig]):
     async def launch(
         self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: dict[str, str], data: Any
     ) -> Any:
-        """Run a segment of the conversation. A refused model call ends it, because the rollout was stopped."""
+        """Run a segment of the conversation. A model call that is refused ends it: the rollout is over."""
         system, prompt = self.resolve_prompt(data)
         messages = [{"role": "system", "content": system}] if system is not None else []
         messages += [{"role": "user", "content": prompt}] if isinstance(prompt, str) else _native(prompt or [])

@@ -42,7 +42,7 @@ async def thread_bomb(target: Target) -> None:
 
 
 async def full_process_table(target: Target) -> None:
-    """A session uses up all processes: the next call reports this, and they are free again after the session."""
+    """A session uses up all processes: the next call reports the process limit; once the session ends, calls work."""
     code = """
         import time
         try:
@@ -114,7 +114,7 @@ async def memory_in_files_without_a_name(target: Target) -> None:
 
 
 async def memory_in_the_buffers_of_sockets(target: Target) -> None:
-    """Four processes send themselves data that they never read, which is in no process and no file: it counts."""
+    """Four processes send themselves data and never read it: it counts as memory, though in no process or file."""
     code = """
         import socket, time
         read, write = os.pipe()
@@ -250,7 +250,7 @@ async def endless_output(target: Target) -> None:
 
 
 async def output_without_a_line_break(target: Target) -> None:
-    """Endless output on one line, and a line of megabytes: nothing waits for its end."""
+    """Writes one endless line, and a line of megabytes: the output is cut without waiting for a line break."""
     result = await target.sandbox.exec(["sh", "-c", "cat /dev/zero"], timeout_s=0.4, max_output_bytes=5000)
     check_equal((len(result.stdout), result.truncated, result.timed_out), (5000, True, True), "an endless line")
     result = await target.sandbox.run_python("import sys; sys.stdout.write('x' * 2_000_000)", max_output_bytes=100)
@@ -318,7 +318,7 @@ async def daemons_and_orphans(target: Target) -> None:
 
 
 async def a_storm_of_orphans_and_zombies(target: Target) -> None:
-    """Leaves hundreds of children without a wait, and hundreds without a parent: all are collected."""
+    """Leaves hundreds of children that it never waits for, and hundreds without a parent: all are reaped."""
     code = """
         made = 0
         for _ in range(150):

@@ -12,7 +12,7 @@ _PLANTED = ("sh", "true", "env", "python3", "python", "stat", "cat", "ls")
 
 
 async def a_process_made_ahead(target: Target) -> None:
-    """A session kills, stops and limits the process that waits for the next call, and writes to its streams."""
+    """A session kills, stops and limits the process that waits for the next call: every call still gets a result."""
     code = """
         import resource, signal, threading, time
         def disturb():
@@ -87,7 +87,7 @@ async def programs_planted_under_common_names(target: Target) -> None:
 
 
 async def ends_that_look_like_others(target: Target) -> None:
-    """Ends as if killed for its memory, its time, or by the host: the result states only the real cause."""
+    """Ends as if the memory limit, the time limit or the host had killed it: the result states the real cause."""
     for code in ("os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 24)", "os._exit(137)", "os._exit(124)"):
         result = await target.python(f"import os; {code}")
         check_equal((result.oom_killed, result.timed_out), (False, False), f"memory kill and timeout after {code}")
@@ -186,7 +186,7 @@ async def sessions_without_end(target: Target) -> None:
 
 
 async def working_directories_that_lead_astray(target: Target) -> None:
-    """Runs commands in links to files that process 1 has open, in a pipe, a loop, a name of 5,000 letters."""
+    """Runs commands in a folder that is a link to what process 1 has open, a pipe, a loop or has 5,000 letters."""
     await target.python("""
         os.symlink("/proc/1/cwd", "/work/one"); os.symlink("/proc/1/root", "/work/root"); os.mkfifo("/work/pipe")
         os.symlink("loop", "/work/loop"); os.mkdir("/work/well")
@@ -196,7 +196,7 @@ async def working_directories_that_lead_astray(target: Target) -> None:
             result = await target.sandbox.exec(["pwd", "-P"], cwd=f"/work/{folder}")
         check_equal(result.stdout in (b"", b"/work\n"), True, f"where {folder:.40} leads ({result.stdout!r})")
     async with target.another(snapshot=await target.sandbox.snapshot()) as fork:
-        for number in range(3, 24):  # in a fork, process 1 holds the directory of changes to the snapshot
+        for number in range(3, 24):  # in a fork, process 1 has the overlay's upper directory open
             await fork.exec(["ln", "-sfn", f"/proc/1/fd/{number}", "/work/up"])
             result = await fork.exec(["sh", "-c", "touch forged && pwd -P"], cwd="/work/up")
             check_equal(result.stdout, b"", f"where descriptor {number} of process 1 leads")

@@ -111,7 +111,7 @@ async def files_that_resist(target: Target) -> None:
 
 
 async def memory_in_attributes_of_files(target: Target) -> None:
-    """Fills extended attributes, which are in no file's size: they count as memory, and a snapshot stays small."""
+    """Fills extended attributes, which no file's size includes: they count as memory, and a snapshot stays small."""
     result = await target.python(
         """
         taken = 0
@@ -136,7 +136,7 @@ async def memory_in_attributes_of_files(target: Target) -> None:
 
 
 async def descriptors_that_a_fork_sends(target: Target) -> None:
-    """Sends itself unreceived descriptors, which the kernel counts per user: sessions of a fork still work."""
+    """Leaves descriptors unreceived in a socket, which the kernel counts per user: sessions of a fork still work."""
     snapshot = await target.sandbox.snapshot()
     async with target.another(snapshot=snapshot) as attacker, target.another(snapshot=snapshot) as victim:
         await victim.run_python("kept = 6 * 7", session="a")

@@ -17,7 +17,7 @@ _MIB = 2**20
 
 
 async def _answer(sandbox: Sandbox, code: str, timeout_s: float = 5) -> object:
-    """Return the answer of a channel's process that runs this code at a request."""
+    """Return the answer to one request, given by a channel's process that runs this code when it gets the request."""
     await sandbox.write("answer.py", ("import os, socket, sys, time\ninput()\n" + dedented(code)).encode())
     channel = await sandbox.open_channel(["python3", "-S", "answer.py"])
     try:
@@ -43,7 +43,7 @@ async def descriptors_sent_to_the_host(target: Target) -> None:
 
 
 async def answers_in_crumbs(target: Target) -> None:
-    """Answers byte by byte, or a few at a time, as fast as it can: the host spends a small part of its processor."""
+    """Answers in pieces of 1 or 24 bytes, as fast as it can: the host spends a quarter of a processor at most."""
     for size in (1, 24):
         code = f"""
             until = time.monotonic() + 1.5
@@ -57,7 +57,7 @@ async def answers_in_crumbs(target: Target) -> None:
 
 
 async def answers_that_swell(target: Target) -> None:
-    """Answers with a few megabytes that need a hundred times as much when parsed: refused before parsing."""
+    """Answers with a few megabytes that, parsed, need a hundred times as much memory: refused before parsing."""
     before = _resident()
     for shape in ("[]", "{}", "0", '""', "[[[]]]"):
         code = f"sys.stdout.write('[' + {shape!r} + {',' + shape!r} * (7_000_000 // {len(shape) + 1}) + ']\\n')"
@@ -83,7 +83,7 @@ async def last_words_that_steer_a_terminal(target: Target) -> None:
 
 
 async def a_channel_that_hangs_up_half(target: Target) -> None:
-    """Shuts one direction of its socket, or sends out-of-band data: an answer or SandboxDied, without a wait."""
+    """Shuts one direction of its socket, or sends out-of-band data: its request ends, and the sandbox still works."""
     for what in (
         "socket.socket(fileno=1).shutdown(socket.SHUT_RD); os.write(1, b'1\\n')",
         "socket.socket(fileno=1).shutdown(socket.SHUT_WR)",

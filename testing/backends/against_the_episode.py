@@ -1,4 +1,4 @@
-"""Attacks of an agent on its own episode: if it ended as an infrastructure failure, no rate would count it."""
+"""Attacks by which an agent would make its own episode an infrastructure failure, which no success rate counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .testbed import Target, dedented, reported
 
 
 async def steering_the_memory_killer(target: Target) -> None:
-    """Exempts itself and its parents from memory kills, and fills memory of no process: the guest survives."""
+    """Exempts itself and its parents from memory kills, and fills memory outside any process: the guest survives."""
     code = """
         import os, time
         for pid in ("self", os.getppid(), *filter(str.isdecimal, os.listdir("/proc"))):
@@ -132,7 +132,7 @@ async def leases_on_its_files(target: Target) -> None:
 
 
 async def descriptors_on_their_way(target: Target) -> None:
-    """Sends itself the maximum of unreceived descriptors: calls that need a descriptor end, with one answer each."""
+    """Leaves as many descriptors unreceived as it may: calls that send a descriptor still end, with one answer each."""
     code = """
         import socket
         ends = socket.socketpair()
@@ -144,7 +144,7 @@ async def descriptors_on_their_way(target: Target) -> None:
         long = f"print('well') #{'x' * 100_000}"
         result = await target.sandbox.run_python(long, session=session, timeout_s=2)
         check_equal(result.exit_code in (0, -9), True, "whether a call ended as calls do")
-    await asyncio.sleep(2)  # as long as the time limit of the calls
+    await asyncio.sleep(2)  # the time limit of the calls above: a second answer to one of them would come by then
     check_equal((await target.sandbox.run_python("print('well')")).stdout, b"well\n", "a later call")
 
 

@@ -126,7 +126,7 @@ async def sparse_files(target: Target) -> None:
 
 
 async def a_file_that_grows_while_it_is_read(target: Target) -> None:
-    """A file is rewritten, cut and grown while the host reads it: never more than requested, without a wait."""
+    """Rewrites, cuts and grows a file while the host reads it: the host gets at most what it asked for, and ends."""
     writer = """
         import time
         until = time.monotonic() + 20
@@ -236,7 +236,7 @@ async def a_snapshot_of_traps(target: Target) -> None:
         try:
             snapshot = await target.sandbox.snapshot()
         except FilesNotCaptured:
-            snapshot = None  # too much is an answer
+            snapshot = None  # refusing a snapshot that is too large is allowed
     check_not(_peak_mib() - before > 512, f"the host took {_peak_mib() - before} MiB to keep it")
     if snapshot is not None:
         with contextlib.suppress(SandboxError):

@@ -67,7 +67,7 @@ async def tracing_the_guest(target: Target) -> None:
 
 
 async def starving_the_guest_by_its_limits(target: Target) -> None:
-    """Tries to lower the limits, priority and scheduling class of process 1 or of all: it still answers."""
+    """Tries to lower the limits, priority and scheduling class of process 1 or of everybody: all are refused."""
     await _check_guest_is_visible(target)
     through = await target.through("""
         import ctypes, resource
@@ -115,7 +115,7 @@ async def descriptors_of_the_guest(target: Target) -> None:
 
 
 async def forged_replies(target: Target) -> None:
-    """Writes replies of the guest to every descriptor it has, from Python, from a session and from a command."""
+    """From Python, a session and a command, writes forged replies to all of its descriptors: none is believed."""
     await target.python(_FORGING, timeout_s=5)
     await target.python(_FORGING, session="forger", timeout_s=5)
     await target.sandbox.write("forge.py", dedented(_FORGING).encode())

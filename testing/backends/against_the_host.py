@@ -32,7 +32,7 @@ _PRIVATE = (
 
 
 async def secrets_in_environments_and_arguments(target: Target) -> None:
-    """Looks for a word of the host's in every environment and command line that can be seen."""
+    """Looks for a secret of the host in every environment and command line that it can read: it finds none."""
     secrets = await target.report(
         """
         import glob
@@ -54,9 +54,9 @@ async def secrets_in_environments_and_arguments(target: Target) -> None:
 
 
 async def what_an_earlier_sandbox_was_told(target: Target) -> None:
-    """Searches its memory for an environment variable of an earlier sandbox, live or closed: it finds nothing."""
+    """Searches its own memory for a variable of an earlier sandbox, live or closed: it finds nothing."""
     word = secrets.token_hex(16)
-    # so many that a shorter spec does not overwrite all of them
+    # so many variables that those of a smaller spec would not overwrite all of them in memory
     many = tuple((f"AGENTGYM_CHECK_{number}", word) for number in range(64))
     spec = replace(target.spec, environment=(*target.spec.environment, *many))
     async with target.another(spec) as earlier:
@@ -70,7 +70,7 @@ async def what_an_earlier_sandbox_was_told(target: Target) -> None:
 
 
 async def _in_memory(target: Target, sandbox: Sandbox, word: str) -> bool:
-    """Return whether a process of the sandbox has the word in its memory. The search does not contain the word."""
+    """Return whether a Python call of the sandbox finds the word in its memory. The call's code does not contain it."""
     secrets = await replace(target, sandbox=sandbox).report(
         """
         import re

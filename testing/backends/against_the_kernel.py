@@ -1,4 +1,4 @@
-"""Attacks on the kernel's interfaces: for namespaces, mounts, devices, or with a history of vulnerabilities."""
+"""Attacks on kernel interfaces: those for namespaces, mounts and devices, and those known for vulnerabilities."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ async def bpf_and_performance_counters(target: Target) -> None:
 
 
 async def administering_the_machine(target: Target) -> None:
-    """Loads modules and kernels, reboots, swaps, sets clocks and names, reads the kernel's log, writes accounts."""
+    """Loads modules and kernels, reboots, swaps, sets clocks and names, reads the kernel's log, starts accounting."""
     await _allowed(
         target,
         """

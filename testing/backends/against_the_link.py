@@ -1,4 +1,4 @@
-"""Attacks by a guest under an attacker's control: it lies, stalls, floods, ends in mid-reply. Also see impostor.py."""
+"""Attacks by a guest under an attacker's control: it lies, stalls, floods, ends in mid-reply. See fake_guest.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .check import check_equal, check_raises, checks_of
 from .fake_guest import HONEST, FakeGuest, fake_guest
 from .testbed import Target
 
-_PATIENCE_S = 15.0  # more than the host's own grace period
+_PATIENCE_S = 15.0  # longer than the host itself waits for a guest
 
 
 async def _answered(
@@ -112,7 +112,7 @@ async def files_that_lie(target: Target) -> None:
 
 
 async def a_guest_that_stalls(target: Target) -> None:
-    """Never answers, answers a byte at a time, answers half: the host's own deadline ends it."""
+    """Never answers, answers a byte at a time, answers half: the call ends at the host's own deadline."""
 
     async def trickle(guest: FakeGuest) -> None:
         for byte in encode(HONEST)[:-1]:
@@ -137,7 +137,7 @@ async def a_guest_that_stalls(target: Target) -> None:
 
 
 async def a_guest_killed_in_the_middle_of_a_reply(target: Target) -> None:
-    """The reply ends early, at any of its parts, while other calls are running: all of them get SandboxDied."""
+    """The guest's reply breaks off at any byte while other calls wait: every call raises SandboxDied."""
     frame = encode({**HONEST, "out": 3}, b"abc")
 
     async def break_off(cut: int) -> None:
@@ -150,7 +150,7 @@ async def a_guest_killed_in_the_middle_of_a_reply(target: Target) -> None:
             for call in calls:
                 await check_raises(SandboxDied, call, f"a call whose reply broke off after {cut} bytes")
 
-    # Each waits for the true guest, which lives on, to report its end.
+    # In parallel, because each waits in vain for the real guest, which still runs, to report its end.
     await asyncio.gather(*(break_off(cut) for cut in (0, 1, 7, 8, 20, len(frame) - 4, len(frame) - 1)))
 
 

@@ -80,7 +80,7 @@ def _disk_flushes() -> int:
 
 
 async def evicting_the_cache(target: Target) -> None:
-    """Tries to drop a program that it may only read from the machine's cache: the program stays there."""
+    """Tries to evict a program from the machine's page cache, with read access only: the program stays there."""
     code = """
         program = os.open("/usr/bin/env", os.O_RDONLY)
         os.pread(program, 8192, 0)
@@ -98,7 +98,7 @@ async def evicting_the_cache(target: Target) -> None:
 
 
 async def memberships_that_take_long_to_end(target: Target) -> None:
-    """Joins thousands of groups and sets keys, whose end holds a kernel lock that all processes need."""
+    """Joins thousands of multicast groups and sets keys: removing them would hold a lock that all processes need."""
     code = """
         made = {}
         for name, kind, option in (("groups", 2, join), ("groups of IPv6", 2, join_ipv6), ("keys", 1, sign)):

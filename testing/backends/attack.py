@@ -44,7 +44,7 @@ def attack(
     _check_names(only)
     earlier = [column for path in beside or () for column in table.load(path)]
     if target is not None and target.suffix == ".md" and target.exists():
-        table.spliced(target.read_text(encoding="utf-8"), "")  # report a missing place now, not after the measurement
+        table.spliced(target.read_text(encoding="utf-8"), "")  # reports missing markers now, not after the attacks
     columns = run(_attack(backends, only, contract, image, label))
     _show(columns)
     if target is not None:

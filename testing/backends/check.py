@@ -87,7 +87,7 @@ def check_equal(got: object, expected: object, what: str) -> None:
 
 
 def check_not(breached: bool, what: str) -> None:
-    """Raise Breach, naming what was possible, if `breached` is not empty."""
+    """Raise Breach if `breached` is true. `what`: the message, which says what was possible."""
     if breached:
         raise Breach(what)
 
@@ -95,7 +95,7 @@ def check_not(breached: bool, what: str) -> None:
 async def check_raises(
     kind: type[BaseException] | tuple[type[BaseException], ...], awaitable: Awaitable[object], what: str
 ) -> BaseException:
-    """Return the error that the call raises. Raises: Breach if it raises none."""
+    """Return the error of class `kind` that the call raises. Raises: Breach if the call returns."""
     try:
         got = await awaitable
     except kind as error:

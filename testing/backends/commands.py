@@ -39,7 +39,7 @@ async def arguments_arrive_as_they_are(target: Target) -> None:
 
 
 async def standard_input_arrives_whole(target: Target) -> None:
-    """Binary input, three megabytes of it, and none at all."""
+    """Input arrives unchanged: binary data, three megabytes, and none at all."""
     check_equal((await target.sandbox.exec(["cat"], stdin=b"in\x00put")).stdout, b"in\x00put", "binary input")
     large = bytes(range(256)) * 12_000
     result = await target.sandbox.exec(["wc", "-c"], stdin=large)

@@ -47,7 +47,7 @@ async def odd_files_survive_a_snapshot(target: Target) -> None:
 
 
 async def a_removed_file_stays_removed(target: Target) -> None:
-    """Files, directories and kinds that changed since a first snapshot are restored as they were at the second."""
+    """What was removed, renamed or changed in kind after one snapshot is restored as a second snapshot has it."""
     await target.sandbox.exec(["sh", "-c", "mkdir d e; touch d/a d/b f; echo 1 > g"])
     async with target.another(snapshot=await target.sandbox.snapshot()) as second:
         await second.exec(["sh", "-c", "rm -r d/a f e; mkdir f; rm g; ln -s f g; mv d d2; touch e"])

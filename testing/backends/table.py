@@ -63,7 +63,7 @@ def markdown(columns: Sequence[TableColumn]) -> str:
 
 
 def spliced(document: str, block: str) -> str:
-    """Return a document with the block between its markers. Raises: EvaluationError if it has none."""
+    """Return a document with the block between its markers. Raises: EvaluationError if the document has no markers."""
     before, begin, rest = document.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

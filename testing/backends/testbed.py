@@ -27,7 +27,7 @@ from .check import BackendCheck, Breach, check_equal, check_not
 SPEC = SandboxSpec(memory_mib=128, disk_mib=16, inodes=2000, processes=32, open_files=64, insecure_ok=True)
 _CALL_S = 20.0
 _SETTLE_S = 5.0
-_SLACK = {"descriptors": 32}  # connections that a client library keeps; a leak at every check exceeds it in a run
+_SLACK = {"descriptors": 32}  # connections that a client library keeps; leaks in all checks exceed this
 _PRELUDE = """
 import json, os
 def report(value): print("FOUND " + json.dumps(value), flush=True)
@@ -43,7 +43,8 @@ class Host:
     """The state of the host that must be the same before and after an attack.
 
     Attributes:
-        word: a secret, in the canary's arguments and environment and in `file`. `canary`: pid of a process.
+        word: a secret that no attack may read: in `file`, and in the arguments and environment of the canary.
+        canary: pid of a process that no attack may see or end.
     """
 
     def __init__(self) -> None:
@@ -72,7 +73,7 @@ class Host:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def unharmed(self) -> None:
-        """Raise Breach, which says what an attack did to the host, if it did anything."""
+        """Raise Breach if an attack ended the canary, or changed the host's file or folder."""
         try:
             ended = os.waitpid(self.canary, os.WNOHANG)[0] != 0
         except ChildProcessError:
@@ -141,7 +142,7 @@ class Target:
         return await self.sandbox.run_python(_PRELUDE + given + dedented(code), session=session, timeout_s=timeout_s)
 
     async def report(self, code: str, **values: Any) -> Any:
-        """Run Python that passes its finding to `report`. Raises: Breach if it found nothing, which proves nothing."""
+        """Run Python that calls `report(value)`, and return the value. Raises: Breach if the code never calls it."""
         result = await self.python(code, **values)
         report = reported(result)
         if report is None:
@@ -151,11 +152,11 @@ class Target:
         return report["value"]
 
     async def through(self, code: str, **values: Any) -> list[str]:
-        """Run Python that records its successes by `attempt`. Returns: the recorded successes."""
+        """Run Python that tries things by `attempt(what, call)`. Returns: `what` of each attempt that succeeded."""
         return list(await self.report(dedented(code) + "\nreport(through)", **values))
 
     async def idle(self, what: str, most: int = 0) -> None:
-        """Raise Breach if more than `most` processes stay alive in the sandbox; the dying are given a moment."""
+        """Raise Breach if more than `most` processes are still alive in the sandbox after two seconds."""
         count = most
         for _ in range(100):
             count = (await self.sandbox.usage()).processes
@@ -184,8 +185,8 @@ class Target:
 class TestBed:
     """A backend under test. `async with TestBed(backend) as testbed: await testbed.make(check)`.
 
-    The sandbox that shows after an attack that the next one works is the sandbox of the next check: containers take a
-    second to make.
+    The sandbox created after an attack, to show that new sandboxes still work, is also the sandbox of the next check,
+    because a container takes a second to make.
     """
 
     __test__: ClassVar[bool] = False  # pytest must not collect it by its name
@@ -246,8 +247,9 @@ class TestBed:
         self._fresh = following
 
     async def _ask_neighbour(self) -> bytes:
-        """Return what the code prints in a session. After two such calls no process waits for the next one, which
-        would be counted.
+        """Return what code prints in a session of the neighbour.
+
+        After two calls in a session no process waits for a next call; a waiting one would be counted as left behind.
         """
         assert self.neighbour is not None
         await self.neighbour.run_python("pass", session="asked")
@@ -296,8 +298,8 @@ def _text(path: str) -> str:
 
 
 def _descendants(pid: int) -> int:
-    """Return the number of live processes below a process. Spares that wait to become a sandbox, and have no user ids
-    yet, do not count.
+    """Return the number of live descendants of a process, without spare processes that wait to become a sandbox: they
+    have no user ids yet.
     """
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):

@@ -1,9 +1,9 @@
 """The distance between the mean gradient of an estimator and the true gradient, by exact sums.
 
-The distance of E[(1/N) sum_ik A_ik grad log pi] from the gradient of the expected outcome and turn rewards, in units of
-that gradient's length. The expectation is over every possible group of N trajectories of small decision problems; for
-estimators that need branches, over every tree with N first turns and two second turns each. The objective weights
-outcome and turn rewards as the estimator does.
+The bias is the distance between E[(1/N) sum_ik A_ik grad log pi] and the gradient of the expected outcome and turn
+rewards, in units of that gradient's length. The expectation is over every possible group of N trajectories of small
+decision problems; for estimators that need branches, over every tree with N first turns and two second turns each. The
+objective weights outcome and turn rewards as the estimator does.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def all_problems() -> dict[str, Problem]:
 
 @cache  # cached like a problem's groups, because every estimator uses it
 def with_tokens(problem: Problem) -> Problem:
-    """Two token values per turn: the value before it, and its action value."""
+    """Return the problem with two tokens per turn; their values are the turn's state value and action value."""
 
     def values(path: ProblemPath) -> list[list[float]]:
         pairs = zip(path.signals["values"], path.signals["action_values"], strict=False)
