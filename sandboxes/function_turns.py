@@ -20,7 +20,7 @@ from agentgym import Environment, Message, SandboxDied, SandboxSpec, Task, TaskE
 from agentgym.sandbox import Channel
 
 RECORD = "Record: "
-"""The mark before the record in an episode's last reply, which no agent reads. The reward `bfcl_turns` reads it."""
+"""Begins the record in an episode's last reply. No agent reads the record; the reward `bfcl_turns` does."""
 MORE_FUNCTIONS = "I have updated some more functions you can choose from. What about now?"
 Contents = tuple[tuple[str, bytes], ...]
 """Files by their paths."""
@@ -185,7 +185,7 @@ class FunctionTurns(Environment):
 
 
 class LocalFunctions:
-    """Plays the functions of tasks, one task at a time."""
+    """Runs the functions of tasks in a process of this host, one task at a time."""
 
     def __init__(self, program: Program, process: subprocess.Popen[str], folder: Path) -> None:
         self._program, self._process, self._folder = program, process, folder
@@ -225,7 +225,7 @@ class LocalFunctions:
 
 
 def _digest_of(result: str) -> str:
-    """Return a result in the form that the record has."""
+    """Return the digest of a result, which the record has in place of the result."""
     return hashlib.sha256(result.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

@@ -31,7 +31,7 @@ class TauTools:
         return json.dumps([tool.get_info()["function"] for tool in self._tools.values()])
 
     def _state(self) -> str:
-        """Return the data as text, equal for what tau-bench calls equal."""
+        """Return the data as text; data that tau-bench calls equal gives equal texts."""
         return str(_hashable(self._data))
 
 

@@ -59,7 +59,7 @@ class Apps(AppsEnvironment):
     Everything is in memory and no code of the agent runs, so nothing is isolated. Episodes with equal seeds share
     records, but no episode can change them for another.
 
-    Task parameters: `records`, the name of an asset such as "apps/year", `seed`, given to it, and `goal`, digests of
+    Task parameters: `records`, the name of an asset such as "apps/year"; `seed`, given to the asset; `goal`, digests of
     the requested changes (optional; only the potential reads them).
     """
 
@@ -120,7 +120,7 @@ class AppsCode(AppsEnvironment):
         raise ToolError(f"One run may call APIs {MAX_CALLS} times. What the calls have changed stays.")
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the reply to a call from the sandbox, which may hold anything."""
+        """Return the reply to a request from the sandbox; the request may be anything that JSON can hold."""
         arguments = request["arguments"]
         if not isinstance(arguments, dict):
             raise TypeError("the arguments of a call must be an object")

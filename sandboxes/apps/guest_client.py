@@ -52,7 +52,7 @@ class AllApps:
 
 
 def read() -> Any:
-    """Return the next line. It is read byte by byte, so that no process takes input that is meant for another."""
+    """Return the next line. It is read byte by byte, so that this process takes no input meant for the child."""
     line = bytearray()
     while (byte := os.read(0, 1)) != b"\n":
         if not byte:
@@ -69,7 +69,7 @@ def write(message: dict[str, Any]) -> None:
 
 
 def run(code: str, apps: dict[str, dict[str, list[str]]], output: int) -> None:
-    """Run code in the child, then end the process."""
+    """Run code, print what it raises, and end this process. Called in the child."""
     os.dup2(output, 1)
     os.dup2(output, 2)
     resource.setrlimit(resource.RLIMIT_FSIZE, (WRITTEN, WRITTEN))

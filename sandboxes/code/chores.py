@@ -81,10 +81,10 @@ def _changed(files: Mapping[str, str], goal: Mapping[str, str | None]) -> dict[s
 
 
 async def _files_in(sandbox: Sandbox) -> dict[str, str]:
-    """Return the files of /work by name. A file that is too large or not text differs from every goal."""
+    """Return the texts in /work by name. A file that cannot be compared has a text that no goal can ask for."""
     try:
         names = await sandbox.list()
-    except SandboxError:  # a subclass of ConnectionError too, and so of OSError
+    except SandboxError:  # some of these are OSErrors too
         raise
     except OSError as error:  # the agent has closed or replaced the folder
         return {"/": type(error).__name__}

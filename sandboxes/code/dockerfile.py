@@ -198,7 +198,7 @@ def _absolute(path: str, workdir: str) -> str:
 def _copied(
     rest: str, context: Mapping[str, tuple[bytes, int]], workdir: str, known: Container[str]
 ) -> Iterator[tuple[str, tuple[bytes, int]]]:
-    """Return target paths and files of a COPY. `known`: existing folders."""
+    """Yield the target path and the file for each file that a COPY copies. `known`: folders that exist before it."""
     flags = [word for word in rest.split(" ") if word.startswith("--")]
     modes = [int(flag[8:], 8) for flag in flags if re.fullmatch(r"--chmod=[0-7]{3,4}", flag)]
     mode = modes[0] if modes else None

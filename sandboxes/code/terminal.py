@@ -187,7 +187,9 @@ class CodeTerminal(Environment):
                 archive.addfile(info, io.BytesIO(data))
         text = json.dumps({"archive": base64.b64encode(packed.getvalue()).decode(), "gone": gone})
         if len(text) > MAX_CHARS:
-            raise ToolError(f"The changes are {len(text)} characters when packed, and not {MAX_CHARS}. Remove some.")
+            raise ToolError(
+                f"The changes are {len(text)} characters when packed; at most {MAX_CHARS} are taken. Remove some."
+            )
         return text
 
 

@@ -36,7 +36,7 @@ class TerminalFolder:
         plan: the plan of its Dockerfile.
         tests, solution: the files of /tests and /solution.
         test_script, solution_script: the names of the scripts among them.
-        pays_by_status: whether the reward is the script's exit status, not a file.
+        pays_by_status: whether the reward is 1 for the script's exit status 0, instead of being read from a file.
         agent_s, verifier_s, build_s: limits in wall seconds of all the agent's commands, of the tests, and of one RUN.
         verifier_environment: the variables of the test script.
         digest: the hash of all that was read.

@@ -48,7 +48,7 @@ def image_of(base: str) -> str:
 
 
 def chosen_image(name: str) -> str:
-    """Return the image that the user names, a path made absolute. Raises: TaskError."""
+    """Return the image that the user named; a path becomes absolute. Raises: TaskError."""
     try:
         return name if name == rootfs.HOST_IMAGE or "/" not in name else str(rootfs.locate(name))
     except SandboxUnavailable as error:

@@ -80,8 +80,9 @@ class TerminalVerifier(Reward):
         return {SUCCESS: reward, "forged": 0.0}
 
     async def task_fault(self, task: Task) -> str:
-        """Return why a task cannot be used: its tests reward doing nothing, or do not reward the folder's solution.
-        Raises: JudgeError.
+        """Return why a task cannot be used, or an empty text.
+
+        A task's tests must reward the folder's solution, and must not reward doing nothing. Raises: JudgeError.
         """
         try:
             if (free := await self._reward(task, "")) > 0:
@@ -175,7 +176,7 @@ async def _written(sandbox: Sandbox) -> float:
 
 
 def _of_json(data: object) -> float:
-    """Return the reward: a bare number, or in an object the entry `reward` or the only number."""
+    """Return the reward in JSON: the number itself or, of an object, the entry `reward` or else its only entry."""
     if isinstance(data, dict):
         data = data["reward"] if "reward" in data else next(iter(data.values())) if len(data) == 1 else math.nan
     return float(data) if isinstance(data, int | float) else math.nan

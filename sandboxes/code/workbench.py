@@ -47,7 +47,7 @@ class Workbench:
         self._snapshot = checkpoint.snapshot if checkpoint else None
         self._sandbox: Sandbox | None = None
         self._opening = asyncio.Lock()
-        self._is_shared = False  # a program changes the files whenever it likes
+        self._is_shared = False  # whether an agent program may change the files at any time
         given = json.dumps(self._files, sort_keys=True).encode()
         self._key: str | None = checkpoint.data["key"] if checkpoint else hashlib.sha256(given).hexdigest()[:32]
 

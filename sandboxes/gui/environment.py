@@ -80,7 +80,7 @@ class WebPages(Environment):
         max_chars: the most characters shown of the tree, and of the text.
     """
 
-    public_truth = ("effects",)  # the prompt already says what effects are wanted
+    public_truth = ("effects",)  # may be shown: the prompt already asks for these effects
     sandbox = SandboxSpec(
         memory_mib=4096, processes=800, disk_mib=768, open_files=8192, cpu_cores=2.0, environment=(("TZ", "UTC"),)
     )

@@ -46,7 +46,7 @@ def _label(kind: ValueType) -> str:
 
 
 def _spelled(kind: ValueType) -> str:
-    """Return the type as a declaration begins: with a space, unless it ends with a star."""
+    """Return the type as it stands before a name in a declaration: followed by a space, unless it ends with a star."""
     spelling = _SCALARS.get(kind.kind, _label(kind))
     return spelling if spelling.endswith("*") else f"{spelling} "
 

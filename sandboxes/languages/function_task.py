@@ -82,4 +82,5 @@ class FunctionTask:
         elif isinstance(value, int):
             for name in self.languages:
                 if abs(value) > LANGUAGES[name].max_int:
-                    raise ValueError(f"{value} is too large for a number of {LANGUAGES[name].title}")
+                    limit, title = LANGUAGES[name].max_int, LANGUAGES[name].title
+                    raise ValueError(f"{value} is outside the integers of {title}, from {-limit} to {limit}")

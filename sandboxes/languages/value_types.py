@@ -111,7 +111,7 @@ def _is_pairs(value: Any) -> bool:
 
 
 def _is_text(value: str) -> bool:
-    """Return whether every language can hold a text: Unicode without lone surrogates and the character 0."""
+    """Return whether every language can hold a text: Unicode without lone surrogates and without the character 0."""
     return "\0" not in value and not any(0xD800 <= ord(character) < 0xE000 for character in value)
 
 

@@ -64,7 +64,8 @@ def _read(kind: ValueType, words: Iterator[str], most: int) -> Any:
 
 
 def _read_known(kind: ValueType, letter: str, rest: str, words: Iterator[str], most: int) -> Any:
-    """Return a value whose first word has been read. `most` limits the counts: each part takes a word."""
+    """Return a value whose first word has been read. `most`: the most values that a list or map may
+    announce, because each takes at least one word."""
     match kind.kind, letter:
         case "int", "i" if _INTEGER.match(rest):
             return int(rest)

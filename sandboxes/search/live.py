@@ -25,7 +25,7 @@ _READABLE = ("text/html", "application/xhtml+xml", "text/plain")
 
 
 class LiveSearch(Environment):
-    """Pages of the real web, from an allow list. Not isolated: the content of pages; and servers see the requests.
+    """Pages of the real web, from an allow list. Not isolated: pages may say anything, and servers see the requests.
 
     Not registered, because you decide which hosts may be reached: define a subclass with `allow`, and register it.
 

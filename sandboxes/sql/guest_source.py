@@ -11,7 +11,11 @@ from collections.abc import Iterator
 
 
 class SourceTable:
-    """One table: `columns` as (name, kind), where kind is integer, real, blob or text; `key` columns; `links`."""
+    """One table of an SQLite file.
+
+    `columns`: (name, kind), where kind is integer, real, blob or text. `key`: the columns of the primary key, in its
+    order. `links`: foreign keys as (column, other table, its column).
+    """
 
     def __init__(self, connection: sqlite3.Connection, name: str) -> None:
         self.name = name
@@ -32,7 +36,7 @@ class SourceTable:
 
 
 def source_tables(path: str) -> list[SourceTable]:
-    """Return every table of an SQLite file by name."""
+    """Return every table of an SQLite file, sorted by name."""
     connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     listing = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"

@@ -68,7 +68,7 @@ class StockSession(SessionEnvironment):
     def judged(self, reply: Mapping[str, Any]) -> str:
         """Return the result of a statement, from the table's reply.
 
-        Raises: ToolError with the result if it was refused.
+        Raises: ToolError with the same text if the statement was refused.
         """
         before, self._numbers = self._numbers, list(reply["numbers"])
         right = not reply["refused"] and self._is_right(reply["text"], before)

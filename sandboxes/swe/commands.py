@@ -92,8 +92,8 @@ async def write_controls(
 
     Args:
         seen: the test files as the agent had them, by path.
-    Returns: the unchanged ids of the tests to fix, which must now fail. Empty without a gold patch, which is needed to
-        find those that still pass.
+    Returns: each test to fix, which must now fail, mapped to its old id, which is the same. Empty without a gold patch,
+        because only its run shows which of the changed tests still pass.
     """
     if not truth.get("gold"):
         return {}

@@ -114,8 +114,9 @@ def is_literal(node: ast.expr) -> bool:
 
 
 def related(name: str, values: Sequence[ast.expr | None], rng: random.Random) -> str:
-    """Return an expression that does not equal a name's or expression's value, of the same type if its values are
-    known.
+    """Return an expression made from `name`, a name or an expression, whose value differs from its value.
+
+    If all the `values` that it may have are literals of one type, the value has the same type.
     """
     types = {type(ast.literal_eval(value)) for value in values if value is not None and is_literal(value)}
     number, letter = rng.randrange(2, 9), rng.choice("aehnorst")

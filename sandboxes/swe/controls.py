@@ -95,8 +95,8 @@ def control_of(source: str, tests: Sequence[str], rng: random.Random, seen: str 
 
     Args:
         source: the file. `tests`: pytest ids of tests, without the file's name. `seen`: the file as the agent had it.
-    Returns: the changed source, and its controls, as a map from their new ids to the given ids. It is empty if this
-        interpreter cannot parse the file; tests that may end early are left unchanged.
+    Returns: the changed source, and its controls, as a map from their new ids to the given ids. The map is empty if
+        this interpreter cannot parse the file. Tests that may end early are left unchanged.
     """
     if (tree := _tree_of(source)) is None:
         return source, {}

@@ -48,7 +48,7 @@ def judge_tests(chosen: list[str], source: list[str], plugins: list[str], cpu_s:
 
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
     set_dumpable = ctypes.CDLL(None).prctl
-    set_dumpable(PR_SET_DUMPABLE, 0)  # before the fork, so that the child can open this process at no moment
+    set_dumpable(PR_SET_DUMPABLE, 0)  # before the fork, so that the child can never open the memory of this process
     source_end, sink = os.pipe()
     waits, begins = os.pipe()
     pid = os.fork()
@@ -78,8 +78,9 @@ def judge_tests(chosen: list[str], source: list[str], plugins: list[str], cpu_s:
 def results_of(records: list[bytes]) -> tuple[dict[str, str], dict[str, str], set[str], int]:
     """Return outcomes and reasons by test, the changed functions, and how often an end is reported.
 
-    The worst outcome of a test counts: a run of controls stops once all have an outcome, so a later record that
-    withdraws one would have an effect only in the other run. The reason for "" says why pytest stopped before any test.
+    The worst outcome of a test counts: a run of controls stops once every control has an outcome, while the run of the
+    real tests goes on, so a patch could otherwise improve an outcome in the real run alone. The reason for "" says why
+    pytest stopped before any test.
     """
     outcomes: dict[str, str] = {}
     reasons: dict[str, str] = {}
@@ -146,7 +147,10 @@ def collected(descriptor: int, pid: int, awaited: set[str]) -> tuple[list[bytes]
 
 
 def _reported_outcome(record: bytes) -> tuple[str, str, str] | None:
-    """Return test, outcome and reason from the report of a test's call, or of its absence; None for other reports."""
+    """Return test, outcome and reason from a report that gives a test's outcome; None for other records.
+
+    The outcome is that of the test's call, or of a set-up or clean-up that did not pass.
+    """
     try:
         kind, test, outcome, reason, when = json.loads(record)
         if kind != "report" or (when != "call" and outcome == "passed"):  # a successful set-up is not yet an outcome
@@ -195,7 +199,9 @@ def run_judged(sink: int, chosen: list[str], source: list[str], plugins: list[st
     class Recorder:
         @pytest.hookimpl(trylast=True)
         def pytest_load_initial_conftests(self) -> None:
-            os.environ.pop("PYTEST_DISABLE_PLUGIN_AUTOLOAD", None)  # it is not meant for the processes that tests start
+            os.environ.pop(
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD", None
+            )  # set for this process only, not for those that tests start
 
         def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
             outcome = "xfailed" if report.skipped and hasattr(report, "wasxfail") else report.outcome

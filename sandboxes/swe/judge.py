@@ -72,7 +72,7 @@ class PatchVerdict:
     timed_out: bool = False
 
     def outcomes_of(self, test: str) -> set[str]:
-        """Return the outcomes of a test; an empty list if it did not run.
+        """Return the outcomes of a test; an empty set if it did not run.
 
         An id whose bracket never closes was cut when it was recorded: it means all tests that begin with it.
         """
@@ -99,13 +99,14 @@ NOTHING = PatchVerdict({}, {})
 class RepositoryTests(Reward):
     """Outcome components `success` (every test of `fail_to_pass` and `pass_to_pass` passed), `mended` and `unbroken`
     (the shares of each that did), `completed` (a patch was submitted) and `modified` (it changes files that count).
-    If a patch makes a test pass that cannot pass, `forged` is 1, and it earns nothing. If its controls twice do not
-    finish, `uncontrolled` is 1, and it earns nothing either, so that ending the run to avoid the check is not rewarded.
+    If a patch makes a test pass that cannot pass, `forged` is 1, and it earns nothing. If its controls do not finish in
+    either of two runs, `uncontrolled` is 1, and it earns nothing either, so that ending the run to avoid the check is
+    not rewarded.
 
     `truth`: `fail_to_pass` and `pass_to_pass`, pytest ids; `tests`, path patterns of test files, which a patch cannot
     change; `test_patch`, a diff, and `files`, by path (both optional), which overwrite the repository's files; `gold`
-    (optional), a patch that fixes the bug: nothing that it also does counts as forged. Only `success` counts. A test of
-    `pass_to_pass` that fails as its mark expects (xfail) has passed, as in SWE-bench.
+    (optional), a patch that fixes the bug: what the gold patch does too never counts as forged. Only `success` counts.
+    A test of `pass_to_pass` that fails as its mark expects (xfail) has passed, as in SWE-bench.
 
     Args:
         cpu_s: processor time for all tests together. `timeout_s`: wall time.
@@ -158,7 +159,9 @@ class RepositoryTests(Reward):
         return components
 
     async def task_fault(self, task: Task) -> str:
-        """Return why a task is unusable: no test to fix fails at first, or the gold patch does not make all tests pass.
+        """Return why a task is unusable, or an empty text.
+
+        At first some test to fix must fail, and with the gold patch all tests must pass.
 
         Raises: JudgeError if no sandbox runs the tests, or they do not finish within `timeout_s`.
         """

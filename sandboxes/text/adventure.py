@@ -101,7 +101,7 @@ class Adventure(TextEnvironment):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Play a shortest solution, one command per turn, or several if there are many. The truth is not read.."""
+        """Play a shortest solution, one command per turn, or several if there are many. The truth is not read."""
         house, state, quest = (task.parameters[name] for name in ("house", "state", "quest"))
         return _player(_fresh(house, state).solution(quest))
 

@@ -27,8 +27,8 @@ class Craft(TextEnvironment):
     """A few sites, and a tech tree with invented names and recipes. In memory, so nothing is isolated.
 
     Task parameters: `tree`, as for `craft_tree.TechTree`; `start`, a site; `goal`, the item to get.
-    Source: structured actions, a text base of recipes and goals by depth of the tech tree: Ghost in the Minecraft,
-    arXiv:2305.17144; names, trees and rules are our own.
+    Source: Ghost in the Minecraft, arXiv:2305.17144, has the structured actions, the text base of recipes, and goals
+    ordered by their depth in the tech tree. Names, trees and rules are our own.
     """
 
     task_set = "text/craft-v1"
@@ -200,7 +200,7 @@ class Craft(TextEnvironment):
 
     @staticmethod
     def plans_of(trajectory: Trajectory) -> dict[str, list[Call]]:
-        """Return for each item obtained the actions of the episode that helped to obtain the first one."""
+        """Return for each item that was obtained the episode's actions that helped to obtain the first unit of it."""
         task, tree = trajectory.task, _tree(trajectory.task)
         got, actions = dict[str, list[Call]](), list[Action]()
         for turn in trajectory.turns:

@@ -57,7 +57,7 @@ def build(rng: random.Random, sites: int, extras: int) -> dict[str, Any]:
 
 
 def _follows(kind: str, *, furnace: bool) -> tuple[str, ...]:
-    """Return the kinds that can be one level deeper than an item of a kind, because they need it.
+    """Return the kinds of items that can need an item of this kind, and so be one level deeper.
 
     Args:
         furnace: whether the tree has a furnace already.

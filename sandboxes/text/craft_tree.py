@@ -185,7 +185,7 @@ class TechTree(_Part):
         return self._without_detours(useful[::-1], site)
 
     def _without_detours(self, actions: Sequence[Action], site: str) -> list[Action]:
-        """Move walking, and taking a tool in hand, to just before the gathering that needs it."""
+        """Move each walk, and each equipping of a tool, to just before the gathering that needs it."""
         direct, at, hand, next_site, next_hand = list[Action](), "", "", site, ""
         for name, what, count in actions:
             if name == "explore":

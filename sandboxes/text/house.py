@@ -20,7 +20,7 @@ class House:
 
     Args:
         plan: the constant part, as plain data: `exits` (room to direction to room), `holders` (name to room and
-            whether it `opens`), `locks` (from what is locked to its key: a holder, or a door written as `hall-cellar`).
+            whether it `opens`), `locks` (a holder, or a door written as `hall-cellar`, to its key).
         state: the changing part: `at`, `places` (thing to room, holder or "you"), `open`, `unlocked`, `seen` (rooms).
     """
 

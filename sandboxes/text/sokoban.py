@@ -179,7 +179,9 @@ def _pulled(rng: random.Random, axes: Mapping[str, int], min_pushes: int) -> tup
         choices = []
         for number, (row, column) in enumerate(boxes):
             for letter, name in LETTERS.items():
-                down, right = STEPS[name]  # the solution pushes to `name`, so pull the other way now
+                down, right = STEPS[
+                    name
+                ]  # the solution will push the box to `name`; here it is pulled back the other way
                 behind, before = (row - down, column - right), (row - 2 * down, column - 2 * right)
                 after = frozenset({*boxes, behind} - {boxes[number]})
                 if behind in reach and before in room and before not in boxes and after not in been:
@@ -188,7 +190,7 @@ def _pulled(rng: random.Random, axes: Mapping[str, int], min_pushes: int) -> tup
             break
         same = [choice for choice in choices if choice[0] == last]
         number, letter, behind, before = rng.choice(same if same and rng.random() < 0.6 else choices)
-        # from before the pull to after the push: walk from where the push leaves one to where the later part begins
+        # put before the later steps: this push, and the walk from where it ends to where the later steps begin
         solution = letter + way(room - set(boxes), behind, at) + solution
         boxes[number], at, last, pushes = behind, before, number, pushes + 1
         been.add(frozenset(boxes))

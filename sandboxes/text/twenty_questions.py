@@ -44,7 +44,7 @@ class TwentyQuestions(TextEnvironment):
     def begin(self) -> dict[str, Any]:
         secret, among = self.parameter("secret", str), self.parameter("among", list)
         if secret not in among or not all(isinstance(thing, str) and thing in THINGS for thing in among):
-            raise self.refuse(f"the secret {secret!r} must be one of known things, but they are {str(among)[:80]}.")
+            raise self.refuse(f"among = {str(among)[:80]} must be known things, with the secret {secret!r} among them.")
         return {"asked": [], "guessed": [], "left": self.parameter("questions", int)}
 
     def canonical(self) -> Any:

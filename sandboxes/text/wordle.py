@@ -44,7 +44,7 @@ class Wordle(TextEnvironment):
         secret, among = self.parameter("secret", str), self.parameter("among", list)
         if secret not in among or not all(isinstance(word, str) and len(word) == len(secret) for word in among):
             raise self.refuse(
-                f"the secret {secret!r} must be one of words of its length, but they are {str(among)[:80]}."
+                f"among = {str(among)[:80]} must be words as long as the secret {secret!r}, with the secret among them."
             )
         return {"guessed": [], "left": self.parameter("guesses", int)}
 

@@ -220,7 +220,7 @@ async def test_a_toolchain_that_does_not_work_is_no_verdict(fault, reason):
         (
             {"calls": [{"arguments": [2], "value": 2**60}]},
             {"function": SQUARE, "languages": ["c", "javascript"]},
-            r"too large for a number of JavaScript \(node\)",
+            r"is outside the integers of JavaScript \(node\), from -\d+ to \d+",
         ),
     ],
 )

@@ -56,7 +56,8 @@ FLAGS = (
     "IsolateOrigins,site-per-process,IsolateSandboxedIframes",
     "--disable-site-isolation-trials",
 )
-"""`--no-sandbox`: Chromium's own sandbox cannot be nested in ours. The browser's own proxy leads nowhere.
+"""`--no-sandbox`: Chromium's own sandbox cannot be nested in ours. The proxy named here leads nowhere: each browser
+context is given another.
 
 A page and its frames share a process, so that one session sees them all; each episode still has its own processes.
 """
@@ -128,7 +129,7 @@ class ChromiumProcess:
                 env=environment,
             )
         for end in (read_end, write_end, chromium_in, chromium_out):
-            os.close(end)  # only the browser still holds them, so they are closed when it ends
+            os.close(end)  # from now on only the browser has its ends of the pipes, which close when it ends
         self._numbers = itertools.count(1)
         self._waiting: dict[int, tuple[str | None, Answers]] = {}
         self._listeners: dict[str | None, Listener] = {}

@@ -1,4 +1,4 @@
-"""A clipboard for each episode. Chromium has one for all its browser contexts, which pages must never use.
+"""A clipboard for each episode. Pages must never use Chromium's own, which all its browser contexts share.
 
 `IN_FRAMES` runs in an isolated execution context of every frame. It handles each copy, cut and paste before Chromium
 does, and tells the episode through a binding that the page cannot see.

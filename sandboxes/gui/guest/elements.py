@@ -220,7 +220,7 @@ class Elements:
         return next((role for element, _, role, _ in self.lines if element == number), "")
 
     def frame_of(self, backend: int) -> str:
-        """Return the frame that an element lies in."""
+        """Return the frame of the element with this backend node id; the main frame if it lies in no inner frame."""
         return self._frames.get(backend, self._tab.main)
 
     def _number(self, name: str) -> int:
@@ -251,7 +251,10 @@ class Elements:
             raise NotPossible(f"The element [{number}] is no longer on the page.") from error
 
     def on_node(self, frame: str, backend: int, function: str, *arguments: Any) -> Any:
-        """Call one of our JavaScript functions on a node of a frame. Raises: Refused if the node is gone."""
+        """Call one of our JavaScript functions on the node of a frame with this backend node id.
+
+        Raises: Refused if the node is gone.
+        """
         tab = self._tab
         resolved = tab.call(
             "DOM.resolveNode", {"backendNodeId": backend, "executionContextId": tab.isolated_context(frame)}
@@ -268,7 +271,7 @@ class Elements:
         return answer.get("result", {}).get("value")
 
     def content_box(self, backend: int) -> Box | None:
-        """Return the box of an element's content in the view, in pixels; None if it has none."""
+        """Return the content box of the element with this backend node id, in pixels of the view; None without one."""
         try:
             quad = self._tab.call("DOM.getBoxModel", {"backendNodeId": backend})["model"]["content"]
         except Refused:

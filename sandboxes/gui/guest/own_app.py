@@ -151,7 +151,7 @@ class OwnApp(Site):
         handler.send_response_only(200)
         handler.end_headers()
         begun = page.recv(_CHUNK)
-        if begun[:1] in (b"", _TLS):  # for such data, a plain server might wait for the end of a line for ever
+        if begun[:1] in (b"", _TLS):  # a plain HTTP server might wait forever for the end of a line of TLS
             return
         with socket.create_connection(("127.0.0.1", self._port), timeout=_ANSWER_S) as application:
             application.sendall(begun)
@@ -225,7 +225,7 @@ class OwnApp(Site):
             time.sleep(_POLL_S)
         self._end_processes()
         raise SiteFailed(
-            "its command does not listen on its port of 127.0.0.1 (which is in $PORT and stands for {port}) after "
+            f"its command does not listen on 127.0.0.1:{self._port} (the port that $PORT and {{port}} give) after "
             f"{self._description['start_s']:g} s: {output}"
         )
 

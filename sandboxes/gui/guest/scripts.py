@@ -237,7 +237,8 @@ OWNERS = """function(count, ...nodes) {
     return owners.get(one);
   });
 }"""
-"""The first `count` nodes listen. Returns for each further node a number of the reacting element around it, or -1."""
+"""The first `count` nodes are those with a pointer listener. Returns for each of the other nodes the number of the
+reacting element that it is or lies in; -1 if there is none."""
 MARK = """(boxes => {
   const host = document.createElement('agentgym-marks');
   host.style.cssText = 'position:fixed;inset:0;pointer-events:none;z-index:2147483647';

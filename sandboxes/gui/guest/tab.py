@@ -13,7 +13,7 @@ from .clipboard import BINDING, CONTEXT, IN_FRAMES, IN_PAGES, Clipboard
 STEP_S, LOAD_S = 8.0, 60.0
 _POLL_S, _NAVIGATION_S, _MAX_FRAMES = 0.02, 10.0, 30
 _REQUESTS_S, _BODY_S = 5.0, 0.5
-"""How long to wait for the requests of scripts, and for further data of an answer: a script may never read it."""
+"""How long to wait for the requests of scripts; and how long for more of an answer, which the script may not want."""
 _AWAITED = ("Fetch", "XHR", "Script")  # kinds of requests by scripts whose answers the page may show
 
 
@@ -261,7 +261,7 @@ class Tab:
     def open(self, url: str) -> str:
         """Go to a page and wait until it has loaded.
 
-        Returns: why it cannot be reached, in Chromium's words, and where it leads if not there; empty if it can.
+        Returns: empty if the page was reached; otherwise Chromium's reason, and the address at which a redirect ended.
         Raises: NotPossible if the text is not an address.
         """
         try:

@@ -76,7 +76,7 @@ class Bm25:
         for index, (term, count, most) in enumerate(terms):
             start, end = self._starts[term : term + 2]
             scored = sum(map(len, touched))
-            if scored >= k and end - start > scored // 4:  # then check whether new pages can still enter
+            if scored >= k and end - start > scored // 4:  # a long list: check first whether new pages can still enter
                 pages = np.concatenate(touched)
                 least = _kth(scores[pages], k)
                 if rest * _SLACK < least:

@@ -22,8 +22,8 @@ from .releases import release_task
 from .trial import Bug, Trials, facts_of, trials_of
 
 AT_ONCE = 8
-"""Number of a package's bugs chosen before the first is tried: the resulting set does not depend on the number of
-processors."""
+"""How many bugs of a package are chosen before the first of them is tried. This number is fixed, so that the resulting
+set does not depend on the number of processors."""
 Caught = Sequence[Sequence[str]]
 
 

@@ -1,8 +1,8 @@
 """Replaces the part of pydantic that the domains of tau2-bench use for their models.
 
-Values are checked and converted as pydantic 2 does in Python without `strict`. Unsupported features are refused when
-the domain is imported, so that no model silently behaves differently: other names of pydantic, other arguments of
-`Field` and `ConfigDict`, other field types, unions of anything but models.
+Values are checked and converted as pydantic 2 does in Python without `strict`. Unsupported features (other names of
+pydantic, other arguments of `Field` and `ConfigDict`, other field types, unions of anything but models) are refused
+when the domain is imported, so that no model silently behaves differently.
 """
 
 from __future__ import annotations

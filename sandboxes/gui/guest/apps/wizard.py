@@ -10,8 +10,8 @@ from .app import App, Fields, parse_whole_number, text
 class Wizard(App):
     """`data`: steps, each with `label`, `kind` (text, choice or radio), `options` and `right`, the right option.
 
-    A page shows its label, the right value and all options. Whichever option is sent, the next page follows; a value
-    that is not an option is asked for again. The last page is empty, and the task is over.
+    A page shows its label, the right value and all options. Whichever option is sent, the next page follows; if
+    a value that is not an option is sent, the same page follows. The last page is empty, and the task is over.
     """
 
     title = "Form"
