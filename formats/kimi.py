@@ -23,7 +23,7 @@ _IDS = formats.CallIds(
 class KimiK2:
     """`functions.name:index` and a JSON object, all calls of a message in one section.
 
-    The first part is the id of the call. The index counts the calls of the whole conversation.
+    `functions.name:index` is the id of the call. The index counts the calls of the whole conversation.
     """
 
     name = "kimi_k2"

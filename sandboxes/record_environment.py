@@ -16,8 +16,8 @@ from .record_app import NotFound, StoreApp, schema_of
 from .record_store import Store, Tables, TableSchema
 
 RECORD = "Record: "
-"""The mark before the record in the last result of an episode, which no agent reads. The reward `state_changes` reads
-it: an object with the digests of all changes and the counters. The record ends the result, and no agent can write it.
+"""Begins the record in the last result of an episode: an object with the digests of all changes and the counters. The
+reward `state_changes` reads it; no agent reads it or can write it. The result ends with the record.
 """
 MAX_CHANGES = 500
 """An episode with more changes does not record them, and fails."""

@@ -26,9 +26,9 @@ class Tau(FunctionTurns):
     customer, the agent is told the customer's wishes at the start, and the episode ends with its first message without
     calls.
 
-    Task parameters: `source`, the folder `tau_bench/envs`; `domain`, such as `retail`; `tools`, their schemas; `wiki`,
-    the policy that the agent obeys. The prompt states the customer's wishes; the agent never reads it if a policy plays
-    the customer.
+    Task parameters: `source`, the folder `tau_bench/envs`; `domain`, such as `retail`; `tools`, the schemas of its
+    tools; `wiki`, the policy that the agent obeys. The prompt states the customer's wishes; the agent never reads it if
+    a policy plays the customer.
 
     Args:
         user: the policy that plays the customer: a Policy, or the name and options of a registered one.

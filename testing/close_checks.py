@@ -64,7 +64,7 @@ _hooked: list[bool] = []
 
 
 def _note_temporary(event: str, arguments: tuple[Any, ...]) -> None:
-    """Record temporary files while a detector watches. An audit hook cannot be removed from the process."""
+    """Record temporary files while a detector watches. This audit hook stays installed: Python cannot remove one."""
     if _watching and event in ("tempfile.mkdtemp", "tempfile.mkstemp"):
         _watching[-1].append(str(arguments[0]))
 

@@ -26,10 +26,10 @@ def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) ->
     """Check an estimator on random groups that carry every signal, with unequal lengths and failures.
 
     Advantages have the right shape and are finite, deterministic and equivariant to the order of trajectories; the
-    input is not changed; a failed trajectory gets 0 and changes no other; a group of one gets 0, never its raw
-    reward; a group of equals gets 0; the outcome makes a difference. The declarations of an Estimator are checked too:
-    `unbiased` by exact sums over every possible group of four small decision problems, if these have the required
-    signals, and unless a wrapper replaced the rewards (`same_objective`).
+    input is not changed; a failed trajectory gets 0 and changes no other; a group of one gets 0, never its raw reward;
+    a group of equals gets 0; the outcome makes a difference. The declarations of an Estimator are checked too.
+    `unbiased` is checked by exact sums over every possible group of four small decision problems, except for an
+    estimator that requires a signal which these lack, or whose wrapper replaced the rewards (`same_objective`).
 
     Args:
         chosen: a registered name, or a callable that maps a Group to one array per trajectory.

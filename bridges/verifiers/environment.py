@@ -183,7 +183,8 @@ def register_verifiers(
         name: `namespace/name-vN`.
         python: the interpreter that has verifiers and the environment's package. It is trusted code.
         taskset: its id, or its config: {"id": "sums", "difficulty": 3}. `env`: the other keys of the environment's
-            config. A seat without its own harness gets a plain loop that runs calls on the task's tool servers.
+            config. A seat (an agent's place) that names no harness gets a loop that
+            runs calls on the task's tool servers.
         most_tasks: the largest number of tasks to list, from the first on.
         answer_s: seconds that the environment may take to judge, or to run the calls of a turn.
         solved: whether a reward is a success; by default from 1.0 on. If verifiers has a metric named `success`, the

@@ -123,7 +123,7 @@ class AgentgymHarness(vf.Harness[AgentgymHarnessConfig]):
 
 
 class AgentgymEnvConfig(vf.EnvConfig):
-    """Lets the only seat play in the verifiers process: tools that need isolation run in our sandboxes."""
+    """Lets the only agent play in the verifiers process: tools that need isolation run in our sandboxes."""
 
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
 

@@ -142,7 +142,7 @@ SKILLS = tuple(name for name in FIELDS if name != EASY)
 
 
 def question_in(text: str) -> tuple[str, re.Match[str]] | None:
-    """Return the field of the first question in a text, and its match; None for no question of any field."""
+    """Return the field of the first question in a text, and its match; None if the text has no question."""
     for name, field in FIELDS.items():
         if (match := re.search(field.pattern, text, re.IGNORECASE)) is not None:
             return name, match

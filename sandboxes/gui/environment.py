@@ -106,7 +106,7 @@ class WebPages(Environment):
         self._crashes: set[int] = set()  # indices of the actions that crashed the page
         self._over = False
         self._key = ""
-        self._steps: Sequence[int] = ()  # if the application has steps: steps taken, taken correctly, all
+        self._steps: Sequence[int] = ()  # if the application has steps, their numbers: taken, taken correctly, all
 
     @classmethod
     def unavailable_reason(cls) -> str:

@@ -56,7 +56,10 @@ class Language:
 def type_writer(
     scalars: Mapping[str, str], list_of: str, map_of: str, optional_of: str, boxed: Mapping[str, str] | None = None
 ) -> Callable[[ValueType], str]:
-    """Write types in a language, from patterns such as "Vec<{0}>". `boxed`: the scalars' names inside another type."""
+    """Return a function that writes types in a language, from patterns such as "Vec<{0}>".
+
+    `boxed`: the names that scalars have inside another type, where these differ.
+    """
 
     def write(kind: ValueType) -> str:
         if kind.kind in scalars:

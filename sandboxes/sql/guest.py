@@ -12,7 +12,7 @@ import time
 
 READ_ONLY_PRAGMAS = {"table_info", "table_xinfo", "table_list", "foreign_key_list", "index_list", "index_info"}
 HEAP_LIMIT = "PRAGMA hard_heap_limit=67108864"
-STEPS = 1_000  # in a judge's query: instructions of SQLite's virtual machine between two checks of the clock
+STEPS = 1_000  # in a judge's query, the time is checked after this many instructions of SQLite
 # functions refused because they load code, or make replays differ
 REFUSED_FUNCTIONS = {"load_extension", "fts3_tokenizer", "random", "randomblob"}
 LIMITS = {
@@ -56,7 +56,7 @@ class Database:
 
     @classmethod
     def of_file(cls, path: str, max_rows: int, max_chars: int, timeout_s: float, max_columns: int = 2_000) -> Database:
-        """Open a file that does not change. Limits SQLite's memory in the whole process: only for a sandbox."""
+        """Open a file that does not change. Limits SQLite's memory in the whole process: for sandboxes only."""
         connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True, isolation_level=None)
         connection.execute(HEAP_LIMIT).fetchall()
         return cls(connection, max_rows, max_chars, timeout_s, max_columns)
@@ -87,7 +87,11 @@ class Database:
         return text
 
     def rows(self, sql: str, most: int) -> dict[str, object]:
-        """Return, for judges, at most `most` rows as plain data, whether more exist, SQLite's steps, the columns."""
+        """Return a query's result as plain data, for judges.
+
+        Returns: `rows`, at most `most`; `more`, whether there are further rows; `steps` of SQLite's virtual machine;
+            `columns`, their number.
+        """
         self._steps = 0
 
         def tick() -> bool:

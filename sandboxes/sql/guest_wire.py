@@ -29,7 +29,7 @@ class Lost(Exception):
 
 
 class QueryReply:
-    """A statement's result: `columns` as (name, type), `rows` of bytes or None, its `tag`, whether it has `more`."""
+    """A statement's result: `columns` as (name, type), `rows` of bytes or None, its `tag`, if `more` rows exist."""
 
     def __init__(self) -> None:
         self.columns: list[tuple[str, int]] | None = None

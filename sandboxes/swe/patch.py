@@ -11,9 +11,9 @@ MAX_FILE, MAX_PATCH = 2**20, 200_000
 
 
 def make_patch(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -> str:
-    """Return the diff from `before` to `after`, by path; only the paths of `after` are compared, and None means a
-    deleted file.
+    """Return the diff from `before` to `after`.
 
+    Both map paths to contents; in `after`, None stands for a deleted file, and a missing path for an unchanged one.
     Only file contents are compared: nothing else in the repository, such as its git folder or settings, has an effect.
     Raises: ToolError, for the agent, if a change is not text or is too large to be submitted.
     """

@@ -21,8 +21,8 @@ async def write_pytest_controls(
     sandbox: Sandbox, truth: Mapping[str, Any], seed: int, seen: Mapping[str, str], *, single: bool = False
 ) -> dict[str, str]:
     """Turn the tests to fix, and some of those that must keep passing, into controls; if possible, only tests that the
-    agent has not seen. `seen`: test files as the agent had them, by path. `single`: use only one of the functions to
-    fix.
+    agent has not seen. `seen`: test files as the agent had them, by path. `single`: turn only one test
+    function into controls, of those to fix.
     Returns: a map from the controls' new ids to their old ids."""
     rng = random.Random(seed)
     tests = list(truth["fail_to_pass"])

@@ -146,7 +146,7 @@ async def calls_that_are_cancelled(target: Target) -> None:
 
 
 async def a_reset_under_fire(target: Target) -> None:
-    """Fills processes, memory and disk, and forks during a reset: nothing of this is left after the reset."""
+    """Uses up processes, memory and disk, and forks during a reset: nothing of this is left after the reset."""
     code = """
         import signal, threading, time
         for number in range(1, 65):

@@ -25,7 +25,7 @@ TOKENS = {"go": 2, "search": 3, "stop": 5, "answer": 4}
 def expected_return(
     problem: Problem, key_of: Callable[[ProblemPath, int], Hashable]
 ) -> Callable[[ProblemPath, int], float]:
-    """Return the expected return from a turn on, given the key of the turn."""
+    """Return a function of a path and a turn k: the mean return from k on, over all turns with the same key."""
     total: defaultdict[Hashable, float] = defaultdict(float)
     weight: defaultdict[Hashable, float] = defaultdict(float)
     for path in problem.paths:
@@ -94,7 +94,7 @@ class ArbitraryFunction:
 
 
 def exact_hindsight(problem: Problem) -> Callable[[ProblemPath], list[float]]:
-    """Return the exact log of P(turn k | state, return from there) / P(turn k | state) of a path's turns."""
+    """Return a function of a path: for each turn k, log(P(turn k | state, return from k on) / P(turn k | state))."""
     chance: defaultdict[Hashable, float] = defaultdict(float)
     for path in problem.paths:
         for k in range(len(path.steps)):

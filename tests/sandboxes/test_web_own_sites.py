@@ -144,7 +144,7 @@ async def test_an_episode_on_an_application_is_judged_by_its_effects(app):
     [
         ({"command": ["python3", "no.py"]}, "its command ended with 2: .*No such file"),
         ({"command": ["no-such-program"]}, "its command \\['no-such-program'\\] cannot be started"),
-        ({"command": ["sleep", "9"], "start_s": 0.3}, "does not listen on its port.* after 0.3 s: it printed nothing"),
+        ({"command": ["sleep", "9"], "start_s": 0.3}, "does not listen on 127.* after 0.3 s: it printed nothing"),
         (
             {"setup": ["python3", "-c", "raise SystemExit('no database')"]},
             "its setup command .* ended with 1: no database",

@@ -39,7 +39,10 @@ class Tau2Tools:
             setattr(self, f"host.{name}", MethodType(method, self))
 
     def _begin(self, initial: Mapping[str, Any]) -> None:
-        """Establish the initial state as tau2 does: data, functions, and earlier calls, with equal results."""
+        """Establish the initial state as tau2 does: set the data, call its published functions, repeat earlier calls.
+
+        Raises: ValueError if an earlier call now has another result.
+        """
         data = initial.get("initialization_data") or {}
         for party, key in (("assistant", "agent_data"), ("user", "user_data")):
             if data.get(key) is not None:
