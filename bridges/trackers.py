@@ -72,7 +72,7 @@ class Trackio:
         import trackio
 
         project = os.environ.get("TRACKIO_PROJECT", PROJECT)
-        name = f"{name}-{_same_id(folder, 'trackio', _new_id)}"  # trackio identifies runs by name; folders share names
+        name = f"{name}-{_same_id(folder, 'trackio', _new_id)}"  # trackio tells runs apart by name alone
         self._run = trackio.init(project=project, name=name, config=dict(config), resume="allow", embed=False)
 
     def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:

@@ -15,8 +15,8 @@ from agentgym import Call, Checkpoint, Environment, Message, Outlook, Result, Re
 
 OVER = "No more requests. Verdicts: "
 """Begins the last line of the last request's result; a 1 or 0 for each request follows, for the reward `session`. The
-agent never reads this line, because it ends the episode, and cannot write it: every other result ends with a request or
-with a refusal from us or the framework.
+agent never reads this line, because it ends the episode, and cannot write it: all other results end with a
+request, or with a refusal by us or the framework.
 """
 ANSWERED = frozenset({ResultStatus.OK, ResultStatus.TOOL_ERROR})
 """Statuses of calls that use up their request. After any other status the agent may try the request again."""

@@ -1,7 +1,7 @@
 """Inspect (`inspect_ai`): our sandboxes and task sets for its users, and evaluations as its logs.
 
 sandbox.py        our sandboxes as `sandbox="agentgym"`      task.py   our task sets as Inspect tasks, by `play`
-conversation.py   messages of both                           log.py    an evaluation as a log that Inspect opens
+conversation.py   converts messages                          log.py    an evaluation as a log that Inspect opens
 
 Inspect finds `play` through the entry-point group `inspect_ai` if Inspect and agentgym are installed in one Python
 environment. Names that need Inspect are loaded at first use: `inspect_log` works without it.

@@ -217,7 +217,8 @@ class OpenEnvEnvironment(Environment):
                 self._end = observed.metadata
         elif observed.reward is not None:
             self._earned["reward"] = self._earned.get("reward", 0.0) + observed.reward
-        if observed.done and self._end.get("stop_reason") != StopReason.ANSWERED:  # an answer ends it anyway
+        # a final answer ends the episode by itself
+        if observed.done and self._end.get("stop_reason") != StopReason.ANSWERED:
             self.end_episode()
 
     def take_earned(self) -> Components:
@@ -327,7 +328,7 @@ def _unused(name: str, arguments: dict[str, Any]) -> None:
 
 
 def _content_of(given: Any) -> tuple[Content, ResultStatus]:
-    """Return what a tool returned: an MCP `CallToolResult` in either spelling, or any JSON."""
+    """Return content and status of a tool's result: an MCP `CallToolResult`, in camel or snake case, or any JSON."""
     if isinstance(given, str):
         return given, ResultStatus.OK
     if not isinstance(given, Mapping) or not isinstance(given.get("content"), list):

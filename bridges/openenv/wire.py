@@ -69,7 +69,7 @@ class Observed:
         return cls(fields, None if reward is None else float(reward), done, metadata)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the `data` of a frame. It has the metadata both where typed and where untyped clients read them."""
+        """Return the `data` of a frame. It has the metadata twice, because typed and untyped clients differ."""
         metadata = dict(self.metadata)
         observation = {**self.fields, "metadata": metadata}
         return {"observation": observation, "reward": self.reward, "done": self.done, "metadata": metadata}

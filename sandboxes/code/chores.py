@@ -84,7 +84,7 @@ async def _files_in(sandbox: Sandbox) -> dict[str, str]:
     """Return the texts in /work by name. A file that cannot be compared has a text that no goal can ask for."""
     try:
         names = await sandbox.list()
-    except SandboxError:  # some of these are OSErrors too
+    except SandboxError:  # a SandboxError may be an OSError too
         raise
     except OSError as error:  # the agent has closed or replaced the folder
         return {"/": type(error).__name__}

@@ -9,7 +9,7 @@ MAX_CHARS = 2_000
 
 
 def report(result: ExecResult, limit_s: float, *, max_chars: int = MAX_CHARS) -> str:
-    """Return what a run printed, and the end of its errors if it failed. Raises: ToolError if it was stopped."""
+    """Return what a run printed, and the end of its errors if it failed. Raises: ToolError if the run was stopped."""
     printed = cut(result.text.rstrip(), max_chars)
     stop_if_stopped(result, limit_s, printed)
     if result.exit_code:
@@ -20,7 +20,7 @@ def report(result: ExecResult, limit_s: float, *, max_chars: int = MAX_CHARS) ->
 def transcript(result: ExecResult, limit_s: float, *, max_chars: int = MAX_CHARS) -> str:
     """Return output, then errors, then the exit code unless it is 0, as a terminal would show them.
 
-    Raises: ToolError if it was stopped.
+    Raises: ToolError if the run was stopped.
     """
     printed = cut(result.text.rstrip("\n"), max_chars)
     stop_if_stopped(result, limit_s, printed)

@@ -190,7 +190,7 @@ def _inflated(data: bytes, window: int, limit: int) -> bytes:
 
 
 def _xml(data: bytes) -> ElementTree.Element:
-    """Parse XML. Entity declarations are refused: they could make it grow without bound."""
+    """Parse XML. Entity declarations are refused: they could make the document grow without bound."""
     text = data.decode()
     if "<!ENTITY" in text:
         raise ValueError("XML with entities is not supported")
@@ -228,7 +228,7 @@ def _gnumeric_cells(data: bytes) -> Iterator[tuple[str, str | float]]:
     for index, sheet in enumerate(_xml(data).iter(f"{GNUMERIC}Sheet")):
         for cell in sheet.iter(f"{GNUMERIC}Cell"):
             text = cell.text or ""
-            plain = cell.get("ValueType") == "60"  # the type says that it is text, even if it looks like a number
+            plain = cell.get("ValueType") == "60"  # a cell of this type is text, even if it looks like a number
             name = _sheet(index) + _name(int(cell.attrib["Row"]), int(cell.attrib["Col"]))
             yield name, text if plain else _value(text)
 

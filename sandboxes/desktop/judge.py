@@ -90,7 +90,7 @@ def _end_state(episode: Trajectory) -> tuple[Mapping[str, Any] | None, str]:
 
 
 def _state(text: str) -> Mapping[str, Any]:
-    """Parse the end state that `done` read. Raises: TypeError, ValueError, AttributeError, RecursionError if wrong."""
+    """Parse the end state that `done` read. Raises: TypeError, ValueError, AttributeError, RecursionError."""
     data = json.loads(text)
     windows = [(str(window_class), str(title)) for window_class, title in data.get("windows", ())]
     files = dict(data.get("files", {}))

@@ -48,7 +48,7 @@ class Field:
     """A field of knowledge.
 
     Attributes:
-        pattern: finds its question in a text, ignoring case.
+        pattern: finds a question of this field in a text, ignoring case.
         answer: the right answer, from the match; None if no model knows one.
         wrong: makes an answer of the same kind from the right one; by chance it may be right.
         ask: draws a question about one of the subjects.

@@ -56,7 +56,7 @@ class Expert:
 
 
 def _experts() -> Iterable[Expert]:
-    """Yield experts for one field, for two fields, at two prices each, and for all fields but one.
+    """Yield an expert for each field, two (at two prices) for each pair of fields, and one for all fields but each.
 
     No other model knows the combinations of fields that unseen models know.
     """

@@ -70,7 +70,7 @@ class Browser:
         return True
 
     async def open_episode(self) -> Channel:
-        """Begin an episode. Returns: its channel; the browser context is closed with it."""
+        """Begin an episode. Returns: its channel; closing the channel closes the episode's browser context."""
         return await self.sandbox.open_channel(["python3", "-I", "-S", "/work/guest/relay.py", "/tmp/hub.sock"])
 
     async def put(self, archive: bytes) -> str:

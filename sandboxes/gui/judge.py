@@ -82,7 +82,7 @@ def _parse_end_state(result: Result) -> Mapping[str, Any] | None:
 
 
 def _end_state(data: dict[str, Any]) -> Mapping[str, Any]:
-    """Parse a page's end state. Raises: ValueError, TypeError, AttributeError for any other text."""
+    """Parse a page's end state. Raises: ValueError, TypeError, AttributeError for other data."""
     page_reward = float(data.get("page_reward") or 0.0)
     if not math.isfinite(page_reward):
         raise ValueError("the page's reward must be a finite number")

@@ -67,7 +67,7 @@ class Search(Environment):
         self._begin((), False)
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Open the task's corpus. The first episode waits until it is indexed. Raises: TaskError."""
+        """Open the task's corpus. The first episode waits until the corpus is indexed. Raises: TaskError."""
         corpus, number = task.parameters.get("corpus"), task.parameters.get("seed")
         if not isinstance(corpus, str) or not corpus:
             raise TaskError(

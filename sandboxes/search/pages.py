@@ -50,7 +50,7 @@ def windows(text: str, chars: int) -> list[str]:
 
 
 def page_window(page: Page, number: int, chars: int) -> str:
-    """Render one window of a page under its title, with links that its text does not show. Counted from 1."""
+    """Render a page's window with this number, from 1, under its title, with the links that the text does not show."""
     parts = windows(page.text, chars)
     heading = f"# {page.title}" + (f" (part {number} of {len(parts)})" if len(parts) > 1 else "")
     hidden = [link for link in page.links if f"[{link}]" not in page.text]

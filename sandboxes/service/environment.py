@@ -23,7 +23,7 @@ class ServiceDomain:
 
     Attributes:
         policy: the rules that the agent must obey.
-        app: its tools. phone: creates the customer's telephone, if the domain has one.
+        app: the tools of the agent. phone: creates the customer's telephone, if the domain has one.
     """
 
     policy: str

@@ -63,7 +63,7 @@ class NumberTable(Database):
     def run(self, sql: str) -> dict[str, object]:
         """Run one statement.
 
-        Returns: `text` for the agent, `refused` (whether it was), and the `numbers` afterwards, row by row.
+        Returns: `text` for the agent, `refused`, whether the statement was, and the `numbers` after it, row by row.
         """
         refused = False
         try:

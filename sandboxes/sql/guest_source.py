@@ -13,8 +13,8 @@ from collections.abc import Iterator
 class SourceTable:
     """One table of an SQLite file.
 
-    `columns`: (name, kind), where kind is integer, real, blob or text. `key`: the columns of the primary key, in its
-    order. `links`: foreign keys as (column, other table, its column).
+    `columns`: (name, kind), where kind is integer, real, blob or text. `key`: the columns of the primary key, in the
+    key's order. `links`: foreign keys as (column, other table, its column).
     """
 
     def __init__(self, connection: sqlite3.Connection, name: str) -> None:

@@ -2,8 +2,7 @@
 needs.
 
 Uses only the standard library. Source: PostgreSQL documentation, chapter "Frontend/Backend Protocol". The extended
-    query is
-used throughout: it runs one statement at a time, and stops after a given number of rows.
+query is used throughout: it runs one statement at a time, and stops after a given number of rows.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class WritableDatabase(Database):
     def execute(self, sql: str) -> dict[str, object]:
         """Run one statement.
 
-        Returns: `text` for the agent, `open` if a transaction is open, `wrote` unless it only read, `undone` if it
-            rolled a transaction back.
+        Returns: `text` for the agent, `open` if a transaction is open, `wrote` unless the statement only read,
+            `undone` if it rolled a transaction back.
 
         Raises: QueryRefused with SQLite's message.
         """
@@ -139,7 +139,7 @@ def _authorize(action: int, first: str | None, second: str | None, database: str
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_ALTER_TABLE and first == "main":
         return sqlite3.SQLITE_OK
-    # renaming a table does this; SQLite refuses it to other statements
+    # needed to rename a table; SQLite itself refuses it in other statements
     if action == sqlite3.SQLITE_UPDATE and first == "sqlite_temp_master":
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_FUNCTION and second not in REFUSED_FUNCTIONS:

@@ -106,7 +106,7 @@ class WritableSqlEnvironment(SqlEnvironment):
         except ToolError:
             how = "" if self._losses != losses or not self._pending else await self._ask("is_open")
             if not how:
-                self._pending = []  # the engine, or its end, has rolled the transaction back
+                self._pending = []  # the transaction was rolled back, by the engine or because the engine ended
             elif how == "broken":
                 self._pending.append(sql)
             raise

@@ -9,7 +9,7 @@ environment.py    agentgym/swe-v1, with a shell, and agentgym/swe-edit-v1, witho
 given.py          agentgym/swe-given-v1, where the file to fix is shown and only edits are possible
 judge.py          the reward `repository_tests`
 controls.py       tests that must fail, which distinguish a fix from a forgery
-control_values.py the values, errors and parameter rows that these tests use instead
+control_values.py the other values, errors and parameter rows in tests that must fail
 pytest_controls.py  writes these tests into the test files for pytest
 runners/          pytest, unittest, Go, Node, Cargo, JUnit XML, CTest: commands, reports, failing tests
 commands.py       runs tests by a runner's command, for the agent and the judge

@@ -27,7 +27,7 @@ ASSERTION = re.compile(r"assert|expect|should|check|require|equal|[!=]=", re.I)
 COMPARED = re.compile(r"[!=]==?\s*-?$")
 IMPORT = re.compile(r"^\s*(#\s*include|import|use|from|package)\b|\brequire\s*\(\s*['\"]")
 NAMED = re.compile(r"\b(it|test|describe|suite|TEST)\s*\(\s*$")
-"""Matches the text before a test's name, which a control must not change."""
+"""Matches the text before a test's name. A control must not change the name."""
 BEGINS = re.compile(
     r"\b(it|test|TEST\w*|Test)\s*\(|\bfunc\s+Test|#\[\w*:*\w*test\b|@\w*Test\b|\bdef\s+test|\bmain\s*\("
 )

@@ -16,7 +16,8 @@ ERRORS = (ZeroDivisionError, IndexError, EOFError, TimeoutError, ImportError)
 """Errors that a control expects instead of its test's expected error. Few classes derive from these."""
 
 STEPS = (2, 4, 6, 12)
-"""Differences to another number. An object that equals all even numbers, or all of similar size, equals it too."""
+"""Differences between a number and the one that replaces it: small and even, so that a forged object that equals all
+even numbers, or all numbers of similar size, equals the replacement too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +115,9 @@ def is_literal(node: ast.expr) -> bool:
 
 
 def related(name: str, values: Sequence[ast.expr | None], rng: random.Random) -> str:
-    """Return an expression made from `name`, a name or an expression, whose value differs from its value.
+    """Return an expression whose value differs from that of `name`, which is a name or an expression.
 
-    If all the `values` that it may have are literals of one type, the value has the same type.
+    If the `values` that `name` may have are literals of one type, the new value has that type too.
     """
     types = {type(ast.literal_eval(value)) for value in values if value is not None and is_literal(value)}
     number, letter = rng.randrange(2, 9), rng.choice("aehnorst")

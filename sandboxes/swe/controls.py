@@ -48,7 +48,8 @@ RAISES = ("raises", "assertRaises", "assertRaisesRegex", "assertRaisesMessage")
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """Replaces the bytes from `start` to `end` of a file by `text`. `rank`: how few cheats it exposes; 0 is best."""
+    """Replaces the bytes from `start` to `end` of a file by `text`. `rank`: 0 if it exposes the most
+    cheats, higher the fewer."""
 
     start: int
     end: int
@@ -269,7 +270,7 @@ class _File:
             yield from self._of_equality(call.args[0], call.args[1], function, exact=exact)
 
     def _other(self, literal: ast.expr, *, exact: bool = True) -> str:
-        """Return the text of a different value; equal literals of the file get the same one."""
+        """Return the text of a different value; equal literals of a file get the same new value."""
         value = ast.literal_eval(literal)
         return repr(other(value, random.Random(f"{self._salt}:{value!r}"), exact=exact))
 

@@ -178,7 +178,7 @@ class SweEdit(Environment):
         """Return the parameters of a task on a repository, after resolving its packages and putting them into the
         cache.
 
-        An image with its version of Python is made from an interpreter installed here, if there is none yet.
+        If there is no image with the required version of Python yet, one is made from an interpreter installed here.
 
         Args: `repository` as in a task; a source distribution (name==version) is fetched if necessary. The others as
             for `projects.lock_project`; `python` is empty for the host's version.

@@ -211,7 +211,7 @@ def run_judged(sink: int, chosen: list[str], source: list[str], plugins: list[st
                 look()
 
         def pytest_sessionfinish(self) -> None:
-            gc.freeze()  # pytest collects garbage several times at its end, and this process ends with it
+            gc.freeze()  # spares pytest's garbage collections at its end, when this process ends too
 
         def pytest_internalerror(self, excrepr: object) -> None:
             tell("stopped", str(excrepr)[-4000:], "", "", "")

@@ -202,8 +202,8 @@ class RepositoryTests(Reward):
 
     async def fault_of(self, task: Task, patch: str, verdict: PatchVerdict) -> str:
         """Return `forged` if a patch makes tests pass that cannot pass, or replaces functions of the test runner, while
-        neither the unpatched repository nor the gold patch does. Return `uncontrolled` if its controls twice have no
-        outcome, while those of the gold patch have one. Else return an empty text.
+        neither the unpatched repository nor the gold patch does. Return `uncontrolled` if the patch's controls have
+        no outcome in two runs, while those of the gold patch have one. Else return an empty text.
 
         Only controls of tests that passed count: a patch that is merely wrong may return the control's expected value.
         Raises: JudgeError.
@@ -317,8 +317,8 @@ class RepositoryTests(Reward):
         """Run the test files, with canaries in and next to them, until all awaited tests have an outcome.
 
         The files of the tests to fix come first, so that controls are awaited no longer than necessary. If no tests
-        are awaited, all files are run. They run in a fork of the sandbox, and the sandbox is closed, because its
-        processes have seen the original files. Raises: SandboxError.
+        are awaited, all files are run. The tests run in a fork of the sandbox. The sandbox itself is closed, because
+        its processes have seen the original files. Raises: SandboxError.
         """
         files = dict.fromkeys(test.partition("::")[0] for test in run.tests)
         rng = random.Random(secrets.randbits(64))

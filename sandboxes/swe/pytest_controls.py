@@ -52,7 +52,7 @@ async def write_pytest_controls(
 
 
 def _by_function(tests: Sequence[str], rng: random.Random) -> list[list[str]]:
-    """Return the tests of each function, in random order."""
+    """Return one list for each function, with its tests; the lists are in random order."""
     functions: dict[str, list[str]] = {}
     for test in tests:
         functions.setdefault(test.partition("[")[0], []).append(test)

@@ -245,7 +245,7 @@ def _tree(task: Task) -> TechTree:
 
 
 def _key(task: Task, name: str) -> str:
-    """Return a name for an item of a tree, which no other tree has."""
+    """Return a name for an item of the task's tree that no item of another tree has."""
     text = json.dumps(task.parameters["tree"], sort_keys=True)
     return f"{name} of {hashlib.blake2b(text.encode(), digest_size=6).hexdigest()}"
 

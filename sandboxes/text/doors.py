@@ -141,7 +141,7 @@ def read_room(room: str) -> tuple[str, list[str]]:
 
 
 def is_reserved(keys: Iterable[str]) -> bool:
-    """Return whether three keys are a reserved combination: about a fifth, shown only if `reserved` is 1."""
+    """Return whether three keys are a reserved combination: about a fifth are. Axis `reserved` = 1 draws only these."""
     return sum(map(COLOURS.index, keys)) % 5 == 0
 
 

@@ -62,7 +62,7 @@ class Fiction(TextEnvironment):
         return self._game.is_solved(_state(self.state))
 
     def nearness(self) -> float:
-        """Return L / (L + remaining commands), with L those of the shortest way from the start; 0 without a way."""
+        """Return L / (L + remaining commands), with L commands in the shortest way from the start; 0 without a way."""
         remaining = self._game.commands_left(_state(self.state))
         return 0.0 if remaining is None else self._length / (self._length + remaining)
 

@@ -17,7 +17,7 @@ LONGEST = 22
 
 
 def build(rng: random.Random, axes: Mapping[str, int]) -> tuple[str, dict[str, Any]]:
-    """Return a game. Its shortest way to win has at least two commands more than it has obstacles, at most LONGEST.
+    """Return a game with N obstacles whose shortest way to win has from N + 2 to LONGEST commands.
 
     Returns: the wish, a sentence for the agent, and the game in the form that `fiction_game.Game` reads.
     Raises: ValueError if none was found in TRIES tries.

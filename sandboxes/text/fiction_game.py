@@ -337,7 +337,7 @@ def normal(command: str) -> str:
     return " ".join(_ARTICLES.sub(" ", re.sub(r"[^a-z' -]", " ", command[:200].casefold())).split())
 
 
-@lru_cache(maxsize=16)  # a game stores the results of its search
+@lru_cache(maxsize=16)  # shared, because a game stores the results of its search
 def game_of(text: str) -> Game:
     """Return the game of a JSON text. Raises: ValueError for an invalid one."""
     return Game.read(json.loads(text))

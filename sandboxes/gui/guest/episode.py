@@ -44,11 +44,7 @@ class BrowserEpisode:
         self._lock, self._clipboard, self._last = threading.Lock(), Clipboard(), ("", "", "")
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the reply to a request, an object with one key.
-
-        The key is `ok`, for the result; `refused`, for a message to the agent; `crashed`, if the page's process has
-        ended; `site`, if the task's own site failed; `died`, if the browser or this guest failed.
-        """
+        """Return the reply: the result as `ok` or a fault as `refused` (for the agent), `crashed`, `site` or `died`."""
         try:
             return {"ok": getattr(self, "do_" + request.pop("do"))(**request)}
         except NotPossible as error:

@@ -112,7 +112,7 @@ class OwnApp(Site):
     def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
         outcome: dict[str, Any] = {"url": url}
         if end := self._end():
-            outcome["application"] = end  # not for the reward: it helps the application's author
+            outcome["application"] = end  # shown to the application's author; the reward ignores it
         if self._description["state"]:
             outcome["effects"] = changes(self._prepared.state, self._end_state())
         return outcome
@@ -184,7 +184,7 @@ class OwnApp(Site):
                 self._run("setup", template)
             return Prepared(template, self._state(template) if self._description["state"] else None)
         except BaseException:
-            shutil.rmtree(template, ignore_errors=True)  # makes room for others
+            shutil.rmtree(template, ignore_errors=True)  # frees disk space for other folders
             raise
 
     def _end_processes(self) -> None:

@@ -47,6 +47,6 @@ PAGE_CLOCK = """(() => {
     },
   });
 })()"""
-"""Installs the clock before any script of the page runs. It runs as usual until `pageClock.stop()`; then timers,
+"""Installs the clock before any script of the page runs. The clock goes as usual until `pageClock.stop()`; then timers,
 animation frames and dates follow `pageClock.advance(milliseconds)` alone. Animations of style sheets do not follow it.
 """

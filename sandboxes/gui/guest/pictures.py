@@ -58,7 +58,7 @@ def marked_picture(tab: Tab, elements: Elements) -> Any:
 
 
 def _owners(tab: Tab, elements: Elements, numbers: list[int]) -> list[tuple[int, tuple[str, int]]]:
-    """Return the elements that react, each with an id of the reacting element: itself, or one around it."""
+    """Return the elements that react to the pointer, each with the id of what reacts: it, or an element around it."""
     by_frame: dict[str, list[int]] = {}
     for number in numbers:
         by_frame.setdefault(elements.frame_of(elements.node(number)[1]), []).append(number)

@@ -151,7 +151,7 @@ def _is_label(index: int, lines: list[TreeLine]) -> bool:
 
 
 def _holds_more(children: list[Node]) -> bool:
-    """Return whether a cell contains more than text; its content is then shown with the same words."""
+    """Return whether a cell contains more than text. If so, the lines of its content repeat the cell's words."""
     return any(_value(child, "role") != "StaticText" for child in children)
 
 

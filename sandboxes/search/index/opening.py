@@ -50,8 +50,8 @@ class Library:
             return self._ranking(kind, encoder)
 
     def retriever(self, kind: str = "bm25", encoder: Encoder | None = None) -> Retriever:
-        """Return a retriever of pages by `ranking`. An encoder runs in a thread; BM25 does not, because it takes less
-        time than starting a thread.
+        """Return a retriever of pages by `ranking`. An encoder runs in a thread; BM25, which takes less time
+        than starting a thread, does not.
         """
         return LocalRetriever(self.pages, self.ranking(kind, encoder), blocking=encoder is not None)
 

@@ -33,7 +33,7 @@ def words(text: str) -> list[str]:
 
 
 def _terms_of(word: str) -> Iterator[str]:
-    """Yield the terms of a run of letters. In scripts without spaces, these are its characters and adjacent pairs."""
+    """Yield the terms of a run of letters. In scripts without spaces: its characters, and the pairs of neighbours."""
     end = 0
     for run in _UNSPACED.finditer(word):
         yield from _spaced_terms(word[end : run.start()])

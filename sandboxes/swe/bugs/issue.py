@@ -31,7 +31,7 @@ class Seen:
 
 
 def shortest(repository: Repository, failing: Sequence[str], count: int) -> list[str]:
-    """Return the failing tests with the least code, which tell the most about a bug."""
+    """Return the `count` failing tests with the least code: these tell the most about a bug."""
     readable = [(len(code), test) for test in failing if (code := _code_of(repository, test, {})) is not None]
     return [test for _, test in sorted(readable)[:count]]
 

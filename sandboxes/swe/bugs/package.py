@@ -71,7 +71,7 @@ class Package:
         return self.pinned.partition("==")[0]
 
     def fetch(self) -> Repository:
-        """Return its files and those of `packages`, from the cache or the package index. Raises: TaskError."""
+        """Return the package's files and those of `packages`, from the cache or package index. Raises: TaskError."""
         for other in self.packages:
             fetch(other)
         return Repository.from_archive(fetch(self.pinned, self.sha256).read_bytes(), self.pinned)

@@ -141,7 +141,7 @@ async def _prompt(
 
 
 def _notes(both: _Releases) -> str:
-    """Return the lines that the newer release adds to its notes."""
+    """Return the lines that the newer release adds to the release notes."""
     for path in sorted(both.after.files, key=lambda path: (path.count("/"), path)):
         if NOTES.fullmatch(path.rpartition("/")[2]):
             old, new = (side.files.get(path, b"").decode("utf-8", "replace") for side in (both.before, both.after))

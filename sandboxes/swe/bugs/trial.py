@@ -19,7 +19,7 @@ from .mutations import Mutation
 from .package import Package
 
 MAX_FAILING_SHARE = 0.3
-"""Limit on a package's failing tests: a bug that more tests catch is too easy."""
+"""Limit on the share of a package's tests that a bug makes fail: a bug that more tests catch is too easy."""
 CPU_FACTOR, CPU_EXTRA_S = 3, 2
 """The time limit with a bug: this factor times the tests' seconds without a bug, plus these seconds."""
 OBSERVED = 4
@@ -34,7 +34,7 @@ class Bug:
 
     @property
     def kind(self) -> str:
-        """Return the kind of its mutation; `several` for a bug in more than one file."""
+        """Return the kind of the bug's mutation; `several` for a bug in more than one file."""
         return next(iter(self.places.values())).kind if len(self.places) == 1 else "several"
 
     @property
@@ -44,7 +44,7 @@ class Bug:
 
     @property
     def key(self) -> str:
-        """Return an id that is the same for the same bug in every build."""
+        """Return an id of the bug, which is the same in every build."""
         parts = (f"{path}:{m.kind}:{m.start}:{m.end}:{m.text}" for path, m in sorted(self.places.items()))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 

@@ -19,7 +19,7 @@ def parse_tap(text: str) -> Report:
     """Parse TAP, in which subtests are indented by four spaces. The tests' output appears as comments, so it is never
     read as a result.
 
-    Node 18 reports a file as a test around its tests; their ids leave it out.
+    Node 18 reports a file as a test around its tests; the ids of the tests leave the file out.
     """
     report = Report()
     names: list[str] = []

@@ -52,7 +52,7 @@ class SuiteRunner:
         parse: reads the report.
         protected: patterns of further files that decide how tests are found and run: a patch's changes are ignored.
         canary: makes a failing test next to one of the test files (path and text); None if this is not possible.
-        durations: a regular expression for the times that it prints, which differ from run to run.
+        durations: a regular expression for the times in the runner's output, which differ from run to run.
     """
 
     title: str

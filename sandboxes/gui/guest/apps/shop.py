@@ -213,7 +213,7 @@ class Shop(App):
         return "/orders"
 
     def effects(self) -> dict[str, Any]:
-        """Return the new orders, the cancelled orders, the wish list, and the rest of the cart."""
+        """Return the new orders, the cancelled orders, the wish list, and what is left in the cart."""
         known = {order["id"]: order["status"] for order in self.start["orders"]}
         orders = self.state["orders"]
         changes = {
