@@ -76,6 +76,8 @@ MOVED: dict[str, str] = {
     "agentgym.credit.exact.*": "agentgym.testing.exact",
     "agentgym.evaluation.statistics.paired": "agentgym.evaluation.comparison.paired",
     "agentgym.evaluation.export.inspect_log": "agentgym.bridges.inspect.inspect_log",
+    "agentgym.evaluation.EpisodeSearch": "agentgym.rollout.search.EpisodeSearch",
+    "agentgym.evaluation.SearchResult": "agentgym.rollout.search.SearchResult",
     "agentgym.training.mixing.*": "agentgym.methods.mixing",
     "agentgym.training.scale_plan.*": "agentgym.methods.scale_plan",
     "agentgym.interop.ActionText": "agentgym.bridges.gymnasium.toy_text.ActionText",
@@ -143,7 +145,6 @@ _INTERNAL: dict[str, dict[str, str]] = {
     "agentgym.evaluation": {
         "report": "write_report",
         "runner": "from_trajectories",
-        "search": "EpisodeSearch SearchResult",
     },
     "agentgym.evaluation.export": {
         "parquet": "write_parquet",

@@ -37,7 +37,7 @@ from agentgym.training.checks.memory_plan import MemoryPlan, plan_memory
 from agentgym.training.model.grpo_config import grpo_config
 from agentgym.training.model.models import load_model
 from agentgym.training.processes import ALONE
-from agentgym.training.rollouts.trained_policy import trained_policy
+from agentgym.training.trained_policy import trained_policy
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 LORA = "policy.lora.rank=16"

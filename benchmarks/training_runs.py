@@ -70,7 +70,7 @@ def play(recipe: Recipe, checkpoint: Path, task_set: TaskSet, tasks: Sequence[Ta
     """Return the valid trajectories of a saved model on tasks, played as in the recipe."""
     from agentgym import EpisodeManager
     from agentgym.policy.local import load as load_transformers_policy
-    from agentgym.training.silence import silence_libraries
+    from agentgym.policy.silence import silence_libraries
 
     with silence_libraries():
         policy = load_transformers_policy(str(checkpoint), call_format=recipe.policy.call_format)

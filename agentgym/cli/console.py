@@ -20,7 +20,7 @@ from agentgym.cli.uncut import UncutConsole
 from agentgym.deprecation import AgentGymDeprecationWarning
 
 if TYPE_CHECKING:
-    from agentgym.training.monitoring.progress import PhaseProgress
+    from agentgym.rollout.progress import PhaseProgress
 
 T = TypeVar("T")
 
@@ -151,6 +151,6 @@ def write_text(path: Path, text: str) -> None:
 
 def progress_bar() -> PhaseProgress:
     """Return a progress bar with count, time left and note on standard error; plain lines if not a terminal."""
-    from agentgym.training.monitoring.progress import PhaseProgress
+    from agentgym.rollout.progress import PhaseProgress
 
     return PhaseProgress(err())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agentgym.cli.rollout_options import RolloutOptions
     from agentgym.evaluation.record import Evaluation
     from agentgym.evaluation.runner import Progress
-    from agentgym.evaluation.search import EpisodeSearch
+    from agentgym.rollout.search import EpisodeSearch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ def convert(
     Example: agentgym model convert SmolLM2-135M-Instruct.Q4_1.gguf models/smollm2-135m
     """
     from agentgym.policy.gguf import convert_gguf
-    from agentgym.training.silence import silence_libraries
+    from agentgym.policy.silence import silence_libraries
 
     progress_bar = io.StringIO()  # hides the reader's progress bar, which covers only a small part of the work
     with silence_libraries(), redirect_stderr(progress_bar), out().status(f"Reading {visible(str(file))}"):
@@ -77,9 +77,9 @@ def check(
     from agentgym.policy.checkpoint import load_tokenizer
     from agentgym.policy.formats.choice import call_format_for
     from agentgym.policy.load_options import LoadOptions
+    from agentgym.policy.silence import silence_libraries
     from agentgym.policy.template_check import check_template
     from agentgym.storage.run_folder import checkpoint_in
-    from agentgym.training.silence import silence_libraries
 
     given = options_for(LoadOptions, policy_options or (), "--policy-option", "a local model")
     options = LoadOptions.checked(**given)
@@ -142,9 +142,9 @@ def plan(
 
     Example: agentgym model plan recipes/smollm2.toml --set policy.path=models/smollm2-135m
     """
+    from agentgym.policy.silence import silence_libraries
     from agentgym.training.checks.memory_plan import plan_memory
     from agentgym.training.recipe.recipe import Recipe
-    from agentgym.training.silence import silence_libraries
 
     device, available = (None, None) if gpu is None else ("cuda", gpu * 1e9)
     with silence_libraries():

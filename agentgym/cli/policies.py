@@ -114,7 +114,7 @@ def _pairs_that_matter(pairs: Sequence[str]) -> list[str]:
 def _local_model(source: str, given: dict[str, Any], pairs: Sequence[str]) -> Agent:
     """Return a transformers model, which reads images if its configuration says so."""
     from agentgym import registry
-    from agentgym.training.silence import silence_libraries
+    from agentgym.policy.silence import silence_libraries
 
     factory = registry.load("policies", "transformers")
     options = options_for(factory, pairs, "--policy-option", "a local policy", positional=1)

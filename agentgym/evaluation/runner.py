@@ -18,12 +18,12 @@ from agentgym.evaluation.held_out_uses import HeldOutUse, note_use
 from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.price import PRICE, Price, Spending
 from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
-from agentgym.evaluation.search import EpisodeSearch, SearchUsage
 from agentgym.policy.contract import Policy
 from agentgym.registry import load
 from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.environment_options import check_environment_options
 from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout.search import EpisodeSearch, SearchUsage
 from agentgym.storage.failures import calls_of, count_failures
 from agentgym.storage.identity import identity_of_policy
 from agentgym.storage.ledger import Ledger

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 
 from agentgym.evaluation.comparison import compare
 from agentgym.evaluation.cuts import format_cuts
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.strata import strata
-from agentgym.text import counted, percent, points, visible
+from agentgym.rollout.failures import format_causes
+from agentgym.text import counted, percent, points
 
-MAX_TAGS, MAX_CAUSES = 5, 3
+MAX_TAGS = 5
 
 
 def format_evaluation(evaluation: Evaluation) -> str:
@@ -70,15 +70,6 @@ def format_gains(before: Evaluation, after: Evaluation, *, first: str | None = N
         lines.append(f"  {failed} episodes failed and are left out")
         lines += [f"    {line}" for line in format_causes(before.causes() + after.causes())]
     return "\n".join(lines)
-
-
-def format_causes(causes: Counter[str]) -> list[str]:
-    """Return one line per frequent cause of failed episodes, and one line that counts the other causes."""
-    frequent = causes.most_common(MAX_CAUSES)
-    lines = [f"{count} x {visible(cause)}" for cause, count in frequent]
-    if rest := len(causes) - len(frequent):
-        lines.append(f"and {rest} other causes, {causes.total() - sum(n for _, n in frequent)} episodes")
-    return lines
 
 
 def format_count(count: int) -> str:

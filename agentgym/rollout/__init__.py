@@ -9,6 +9,9 @@ hooks.py              callbacks on each turn, such as stop rules and several att
 contexts.py conversation.py prompt.py   the messages that the agent reads
 environments.py environment_handle.py budgets.py judging.py checks.py   the parts that the loop uses
 failures.py           infrastructure failures: causes, retries of an episode, when a run ends
+rollouts.py           Rollouts: the manager for synchronous callers, on the loop of episode_loop.py
+progress.py           bars, or lines of text, that show how far the episodes are
+search.py             the contract of a search over turns, which plays tasks in place of the manager
 replay.py             branches of saved trajectories, and replays
 """
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from agentgym.errors import EnvironmentServerError, EpisodesFailed, JudgeError, PolicyError, SandboxError
 from agentgym.messages import StopReason
+from agentgym.text import visible
 from agentgym.trajectory.record import Trajectory
 
 INFRASTRUCTURE = (SandboxError, EnvironmentServerError, PolicyError, JudgeError, TimeoutError)
@@ -27,6 +28,7 @@ _OWN = Path(__file__).parents[1]
 _STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
 _INSTALLED = {Path(sysconfig.get_path(scheme)) for scheme in ("purelib", "platlib")}
 _MAX_LISTED = 3
+_MAX_CAUSES = 3
 
 
 def cause_of(error: BaseException, activity: str) -> str:
@@ -42,6 +44,15 @@ def cause_of(error: BaseException, activity: str) -> str:
 def is_bug(cause: str) -> bool:
     """Return whether a line from `cause_of` reports a bug in code, not a failed machine, server or judge."""
     return cause.partition(":")[0] not in _names_of(*INFRASTRUCTURE)
+
+
+def format_causes(causes: Counter[str]) -> list[str]:
+    """Return one line per frequent cause of failed episodes, and one line that counts the other causes."""
+    frequent = causes.most_common(_MAX_CAUSES)
+    lines = [f"{count} x {visible(cause)}" for cause, count in frequent]
+    if rest := len(causes) - len(frequent):
+        lines.append(f"and {rest} other causes, {causes.total() - sum(n for _, n in frequent)} episodes")
+    return lines
 
 
 def raised_at(error: BaseException) -> str:

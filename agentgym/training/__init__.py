@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from agentgym.moved import lazy_names
 
 if TYPE_CHECKING:
+    from agentgym.rollout.rollouts import Rollouts
     from agentgym.training.fit import Exclusion, TrainingPlan
     from agentgym.training.loss.frozen_model import FrozenModel
     from agentgym.training.loss.grpo_batches import OtherRows
     from agentgym.training.loss.step_batch import BatchPass, StepBatch
     from agentgym.training.parts import TrainingPart, TrainingRun
     from agentgym.training.recipe.recipe import Recipe
-    from agentgym.training.rollouts.rollouts import Rollouts
     from agentgym.training.run import train
     from agentgym.training.turn_grpo import TurnGRPOTrainer
 
@@ -29,7 +29,7 @@ _HOME = {
     "FrozenModel": "loss.frozen_model",
     "OtherRows": "loss.grpo_batches",
     "Recipe": "recipe.recipe",
-    "Rollouts": "rollouts.rollouts",
+    "Rollouts": ".rollout.rollouts",
     "StepBatch": "loss.step_batch",
     "TrainingPart": "parts",
     "TrainingPlan": "fit",

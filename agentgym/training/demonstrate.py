@@ -10,11 +10,11 @@ from agentgym.policy.contract import Renderer, with_call_ids
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rollout.conversation import Conversation
 from agentgym.rollout.environments import schemas_of
+from agentgym.rollout.rollouts import Rollouts
 from agentgym.task.definition import Task, seed_of
 from agentgym.task.mixture import by_weight
 from agentgym.task.task_set import TaskSet
 from agentgym.training.recipe.warm_start_section import WarmStartSection
-from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory.record import Trajectory
 
 DEMONSTRATION = "demonstration"

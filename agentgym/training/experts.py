@@ -12,6 +12,7 @@ from typing_extensions import override
 from agentgym.errors import TaskError
 from agentgym.policy.contract import Renderer
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout.rollouts import Rollouts
 from agentgym.task.definition import Task
 from agentgym.task.task_set import TaskSet
 from agentgym.training.demonstrate import tokenise
@@ -19,7 +20,6 @@ from agentgym.training.fit import PlannedPart, TrainingPlan
 from agentgym.training.loss.grpo_batches import OtherRows
 from agentgym.training.loss.step_batch import StepBatch
 from agentgym.training.parts import TrainingPart
-from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory.record import Trajectory
 
 Experts = Callable[[Sequence[Task], Rollouts], Sequence[Trajectory | None]]

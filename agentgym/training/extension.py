@@ -14,10 +14,10 @@ from agentgym.errors import RecipeError
 from agentgym.options import Section
 from agentgym.reward.combined import Combined
 from agentgym.reward.contract import Reward
+from agentgym.storage.checkpoints import latest_checkpoint
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import HOLDS_A_RUN, RunFolder
 from agentgym.task.task_set import TaskSet
-from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.model.models import FINAL, FINAL_ADAPTER
 from agentgym.training.monitoring.callbacks import success_reached_at
 from agentgym.training.recipe.recipe import Recipe

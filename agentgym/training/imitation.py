@@ -17,11 +17,11 @@ from trl import SFTConfig, SFTTrainer
 
 from agentgym import registry
 from agentgym.policy.role_adapters import in_roles, role_adapters_of
-from agentgym.training.checkpoints import latest_checkpoint
+from agentgym.policy.vision_inputs import VisionInputs
+from agentgym.storage.checkpoints import latest_checkpoint
 from agentgym.training.loss.labelled_head import own_forward_restored, project_labelled_only
 from agentgym.training.loss.microbatches import RowSizes, loss_in_parts, parts_alike
 from agentgym.training.loss.row_data import ROW_DATA, RowData
-from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.grpo_config import DECAY_TO_A_TENTH, training_arguments
 from agentgym.training.model.model_failures import out_of_memory_named
 from agentgym.training.model.models import train_from

@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from agentgym.credit.named_parts import load_part
 from agentgym.evaluation.record import manifest_of
 from agentgym.policy.contract import Policy, Renderer
+from agentgym.rollout.rollouts import Rollouts
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task.definition import Task
 from agentgym.task.task_set import TaskSet
 from agentgym.training.fit import PlannedPart, is_implied
 from agentgym.training.recipe.train_section import TrainSection
-from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory.record import Trajectory
 
 if TYPE_CHECKING:

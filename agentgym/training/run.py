@@ -15,8 +15,9 @@ import torch
 from rich.console import Console
 
 from agentgym.errors import RecipeError
+from agentgym.policy.silence import silence_libraries
+from agentgym.storage.checkpoints import copy_linked
 from agentgym.storage.run_folder import RunFolder
-from agentgym.training.checkpoints import copy_linked
 from agentgym.training.checks.learning_rates import learning_rate_notes
 from agentgym.training.checks.memory_plan import memory_note
 from agentgym.training.checks.parts import check_launch
@@ -27,7 +28,6 @@ from agentgym.training.model.models import FINAL, load_saved
 from agentgym.training.monitoring.trackers import tracked
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.recipe import Recipe
-from agentgym.training.silence import silence_libraries
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage
 from agentgym.training.stages.measure import conclude

@@ -25,8 +25,17 @@ from agentgym.credit import Estimator as DeclaredEstimator
 from agentgym.credit import Group
 from agentgym.credit.batch import BatchCredit, credit_of_groups, groups_of
 from agentgym.errors import AgentGymError, CreditError
+from agentgym.evaluation.diagnostics import (
+    Pace,
+    credit_metrics,
+    diagnose,
+    engine_metrics,
+    movers,
+    summarise,
+)
 from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Policy
+from agentgym.rollout.rollouts import Rollouts
 from agentgym.task.definition import Task, seed_of
 from agentgym.task.task_set import TaskSet
 from agentgym.training.gatherers import GatheredGroup, Gatherer, StepRequest, play_groups
@@ -44,16 +53,7 @@ from agentgym.training.loss.grpo_batches import (
 from agentgym.training.loss.policy_loss import PolicyLossTrainer
 from agentgym.training.loss.row_data import ROW_DATA, ForwardPass
 from agentgym.training.loss.step_batch import StepBatch, role_metrics
-from agentgym.training.monitoring.diagnostics import (
-    Pace,
-    credit_metrics,
-    diagnose,
-    engine_metrics,
-    movers,
-    summarise,
-)
 from agentgym.training.parts import TrainingPart
-from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.samplers import Sampler
 from agentgym.training.signals.policy_pass import MEASURES, PROVIDES, PolicyPass, policy_pass
 from agentgym.training.signals.provider import SignalProvider, SignalRows

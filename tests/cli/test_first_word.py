@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 from agentgym import Budgets, EpisodeManager, Policy, RolloutConfig
 from agentgym.cli.app import app
 from agentgym.policy import Reply
+from agentgym.rollout.progress import PhaseProgress
+from agentgym.rollout.rollouts import Rollouts
 from agentgym.testing import Counter, TargetReached
-from agentgym.training.monitoring.progress import PhaseProgress
-from agentgym.training.rollouts.rollouts import Rollouts
 
 
 def test_a_phase_without_episodes_says_how_long_it_has_taken():

@@ -140,7 +140,7 @@ HEAVY_MODULES = {
     "agentgym.training.stages.plan": "train",
     "agentgym.training.stages.starting_model": "train",
     "agentgym.training.stages.warm_start": "train",
-    "agentgym.training.loss.vision_inputs": "train",
+    "agentgym.policy.vision_inputs": "train",
     "agentgym.methods.signals.hidden_states": "train",
     "agentgym.methods.signals.state_flow": "train",
     "agentgym.methods.signals.state_ranks": "train",
@@ -155,7 +155,7 @@ HEAVY_MODULES = {
     "agentgym.training.loss.step_batch": "train",
     "agentgym.training.loss.separate_rows": "train",
     "agentgym.training.loss.token_masks": "train",
-    "agentgym.training.rollouts.trained_policy": "train",
+    "agentgym.training.trained_policy": "train",
     "agentgym.training.turn_grpo": "train",
     "agentgym.viewer.application": "view",
 }

@@ -9,11 +9,11 @@ from safetensors.torch import save_file
 from transformers import TrainerCallback
 
 from agentgym import Message, Task, Trajectory, Turn
+from agentgym.policy.silence import silence_libraries
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.training.imitation import Example, ImitationOptions, imitate
 from agentgym.training.model.sharding import gather_into, is_sharded, sharing_copy
 from agentgym.training.processes import ALONE, Processes
-from agentgym.training.silence import silence_libraries
 
 TOKENIZER = make_tokenizer(["the red box holds seven coins"], vocab_size=300)
 

@@ -9,9 +9,9 @@ import pytest
 from scripted_episodes import task
 
 from agentgym import Trajectory, Turn
+from agentgym.evaluation.diagnostics import age_metrics, credit_metrics, effective_share
 from agentgym.messages import Message, StopReason
 from agentgym.training.asynchronous.stream import shuffled
-from agentgym.training.monitoring.diagnostics import age_metrics, credit_metrics, effective_share
 
 
 def turn(index: int, tokens: int, version: int, *changes: tuple[int, int]) -> Turn:

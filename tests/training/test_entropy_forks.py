@@ -20,12 +20,12 @@ from agentgym.messages import StopReason
 from agentgym.methods.supply.entropy_forks import EntropyForks
 from agentgym.policy import Hermes, TemplateRenderer, make_tokenizer
 from agentgym.policy.contract import Reply, Request
+from agentgym.rollout.rollouts import Rollouts
+from agentgym.storage.checkpoints import latest_checkpoint
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Recipe
-from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
-from agentgym.training.rollouts.rollouts import Rollouts
 
 GROUP = 8
 TASK = Task("t", "test/locks-v1", "Open all.", parameters={"keys": [0] * LOCKS})

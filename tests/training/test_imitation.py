@@ -13,10 +13,10 @@ from transformers import TrainerCallback
 from agentgym import Message, Task, Trajectory, Turn
 from agentgym.errors import RecipeError
 from agentgym.evaluation.record import Evaluation
+from agentgym.policy.silence import silence_libraries
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.training import Recipe
 from agentgym.training.imitation import Example, ImitationOptions, imitate
-from agentgym.training.silence import silence_libraries
 
 STEPS = 8
 

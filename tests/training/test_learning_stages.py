@@ -18,12 +18,12 @@ from agentgym.evaluation.report.contents import read
 from agentgym.evaluation.report.run_data import run_data
 from agentgym.policy import Hermes, TemplateRenderer
 from agentgym.policy.checkpoint import load_checkpoint
+from agentgym.policy.silence import silence_libraries
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.demonstrate import tokenise
 from agentgym.training.imitation import Example, ImitationOptions, imitate
-from agentgym.training.silence import silence_libraries
 from agentgym.training.stages.plan import planned_stages
 
 COLLECT = {"kind": "collect", "options": {"tasks": 8, "group_size": 4}}

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from lookup_runs import assert_equal_weights, execute, start_training
 
+from agentgym.storage.checkpoints import latest_checkpoint
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
-from agentgym.training.checkpoints import latest_checkpoint
 
 SOURCES = [
     {"set": "code/chores-v1", "tags": ["horizon_2"]},

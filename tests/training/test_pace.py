@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from agentgym import Task, Trajectory, Turn
+from agentgym.evaluation.diagnostics import Pace, engine_metrics, wait_metrics
 from agentgym.messages import Message, StopReason
-from agentgym.training.monitoring.diagnostics import Pace, engine_metrics, wait_metrics
 
 
 def episode(generate_s: float, tools_s: float, duration_s: float, *, tokens: int = 5, failed: bool = False):

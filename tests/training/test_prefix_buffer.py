@@ -9,9 +9,9 @@ from agentgym import Call, Environment, Message, Policy, Reward, RolloutConfig, 
 from agentgym.errors import AgentGymError
 from agentgym.methods.supply.prefix_buffer import hash_of_words
 from agentgym.policy.contract import Reply, Request
+from agentgym.rollout.rollouts import Rollouts
 from agentgym.storage.ledger import Ledger
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
-from agentgym.training.rollouts.rollouts import Rollouts
 
 TURNS, DECIDES, GROUP = 4, 1, 8
 TASKS = [Task("t", "test/choices-v1", "Choose."), Task("u", "test/choices-v1", "Choose, too.")]

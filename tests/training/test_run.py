@@ -16,11 +16,11 @@ from lookup_runs import assert_equal_weights, execute, recipe, start_training
 from agentgym.errors import CreditError, HeldOutError, RecipeError, TaskError
 from agentgym.evaluation.record import Evaluation
 from agentgym.registry import load_task_set
+from agentgym.storage.checkpoints import COMPLETE, latest_checkpoint
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task.task_set import TaskSet
 from agentgym.training import Recipe
-from agentgym.training.checkpoints import COMPLETE, latest_checkpoint
 from agentgym.training.extension import depends_on_steps, extend, write_or_compare_recipe
 from agentgym.training.recipe.reward_section import RewardSection
 

@@ -11,9 +11,9 @@ from staged_runs import BOTH, PLAYERS, finished, forget_episodes, killed_run, pr
 
 from agentgym.evaluation.record import Evaluation
 from agentgym.registry import names
+from agentgym.storage.checkpoints import latest_checkpoint
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Recipe
-from agentgym.training.checkpoints import latest_checkpoint
 
 BRIEF = {"steps": 3, "save_every": 1}
 MEASURED = {"tasks": 16, "group_size": 2}

@@ -14,6 +14,7 @@ from agentgym import Call, Message, Policy, RolloutConfig, ScriptedPolicy, Task,
 from agentgym.errors import AgentGymError, RecipeError
 from agentgym.messages import StopReason
 from agentgym.policy.contract import Reply, Request
+from agentgym.rollout.rollouts import Rollouts
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
@@ -21,7 +22,6 @@ from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
 from agentgym.training.gatherers.groups import GatheredGroup
 from agentgym.training.loss.grpo_batches import trl_rows
-from agentgym.training.rollouts.rollouts import Rollouts
 
 
 class Trying(Policy):

@@ -12,10 +12,10 @@ from lookup_runs import assert_equal_weights, execute, recipe, start_training
 
 from agentgym.errors import RecipeError
 from agentgym.registry import load_task_set
+from agentgym.storage.checkpoints import latest_checkpoint
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
-from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.recipe.train_section import TrainSection
 

@@ -18,8 +18,8 @@ from agentgym.messages import TextPart
 from agentgym.policy import Hermes, ImageTokens, Request, TemplateRenderer, VisionPolicy
 from agentgym.training import Rollouts
 from agentgym.training.loss.grpo_batches import own_tokens
-from agentgym.training.rollouts.trained_policy import TrlPolicy
 from agentgym.training.signals import SignalSources
+from agentgym.training.trained_policy import TrlPolicy
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 # trl 1.16 still says gradient_checkpointing where transformers 5.23 says activation_checkpointing

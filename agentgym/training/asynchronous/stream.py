@@ -12,15 +12,15 @@ from threading import Condition
 from typing import Any
 
 from agentgym.errors import AgentGymError, RecipeError
+from agentgym.evaluation.diagnostics import age_metrics
 from agentgym.policy.contract import Policy
 from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout.rollouts import Rollouts
 from agentgym.rollout.workers.slots import Slots
 from agentgym.rollout.workers.standstill import StandstillWatch
 from agentgym.task.definition import Task, seed_of
 from agentgym.training.asynchronous.step_groups import StepGroups
 from agentgym.training.gatherers import GatheredGroup, StepRequest
-from agentgym.training.monitoring.diagnostics import age_metrics
-from agentgym.training.rollouts.rollouts import Rollouts
 
 
 @dataclass(frozen=True, slots=True)

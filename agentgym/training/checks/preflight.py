@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from agentgym.errors import CreditError, RecipeError, TaskError
+from agentgym.policy.silence import silence_libraries
 from agentgym.rollout.engine import ConnectingEngine
 from agentgym.task.task_set import TaskSet
 from agentgym.training.checks.parts import PlannedSampler, parts_of, plan_of
@@ -19,7 +20,6 @@ from agentgym.training.monitoring.trackers import check_trackers
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.samplers import sampler_of
-from agentgym.training.silence import silence_libraries
 from agentgym.training.stages.contract import PlannedStage
 from agentgym.training.stages.plan import planned_stages
 from agentgym.training.stages.stored_episodes import LEDGER, EpisodeSource, check_usable, finished_of

@@ -10,10 +10,10 @@ import numpy as np
 
 from agentgym.errors import CreditError
 from agentgym.rollout import Checkpoints, Fork
+from agentgym.rollout.rollouts import Rollouts
 from agentgym.task.definition import Task, seed_of
 from agentgym.training.gatherers.groups import GatheredGroup
 from agentgym.training.gatherers.step import StepRequest
-from agentgym.training.rollouts.rollouts import Rollouts
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 from agentgym.policy.contract import Policy
 from agentgym.rollout import Fork
+from agentgym.rollout.rollouts import Rollouts
 from agentgym.task.definition import Task
-from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import PromptAddition
 from agentgym.trajectory.record import Trajectory
 

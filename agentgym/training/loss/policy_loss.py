@@ -12,6 +12,8 @@ from trl import GRPOTrainer
 
 from agentgym.policy.contract import Policy
 from agentgym.policy.role_adapters import in_roles, role_adapters_of
+from agentgym.policy.silence import silence_rollout_func_warning
+from agentgym.policy.vision_inputs import VisionInputs
 from agentgym.training.loss.grpo_batches import (
     OtherRows,
     joined,
@@ -29,7 +31,6 @@ from agentgym.training.loss.separate_rows import separated
 from agentgym.training.loss.shared_prefixes import row_sizes
 from agentgym.training.loss.step_batch import BatchPass, PassPart
 from agentgym.training.loss.token_masks import TokenMasks
-from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.sharding import ShardingTrainer
 from agentgym.training.objectives import LossRequirements
 from agentgym.training.objectives.contract import (
@@ -44,7 +45,6 @@ from agentgym.training.objectives.grouped import linearised, losses_of_groups
 from agentgym.training.objectives.trl_losses import check_turn_credit
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS
-from agentgym.training.silence import silence_rollout_func_warning
 from agentgym.trajectory.record import Trajectory
 
 

@@ -8,12 +8,12 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
+from agentgym.rollout.rollouts import Rollouts
 from agentgym.task.definition import Task
 from agentgym.training.loss.grpo_batches import OtherRows, imitation_rows, input_column, inputs_of, own_tokens, spread
 from agentgym.training.loss.row_data import ROW_DATA, RowData
 from agentgym.training.objectives import TokenBatch
 from agentgym.training.processes import Processes
-from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory.record import Trajectory
 
 T = TypeVar("T")

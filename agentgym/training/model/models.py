@@ -19,8 +19,8 @@ from agentgym.policy.checkpoint import (
 from agentgym.policy.load_options import LoadOptions
 from agentgym.policy.quantization import quantization_config
 from agentgym.policy.role_adapters import role_adapters_of, save_each_role
+from agentgym.storage.checkpoints import step_of
 from agentgym.storage.run_folder import checkpoint_in
-from agentgym.training.checkpoints import step_of
 from agentgym.training.model.sharding import is_sharded
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.policy_section import PolicySection

@@ -14,11 +14,11 @@ from typing_extensions import override
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.credit_audit import draw
 from agentgym.policy.contract import Policy
+from agentgym.rollout.rollouts import Rollouts
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training.parts import TrainingPart
 from agentgym.training.recipe.train_groups import AuditSection
 from agentgym.training.recipe.train_section import TrainSection
-from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory.record import Trajectory
 
 NAME = "credit"

@@ -12,10 +12,10 @@ from agentgym import registry
 from agentgym.credit import Estimator
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
+from agentgym.rollout.rollouts import Rollouts
 from agentgym.task.task_set import TaskSet
 from agentgym.training.fit import TrainingPlan
 from agentgym.training.recipe.train_section import SignalsSection
-from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory.record import Trajectory
 
 SignalRows = list[Any]

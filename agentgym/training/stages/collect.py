@@ -8,6 +8,7 @@ from typing import Any
 from agentgym import registry
 from agentgym.credit.named_parts import load_part, parse_part
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
+from agentgym.evaluation.diagnostics import summarise
 from agentgym.evaluation.search import make_search
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
@@ -17,7 +18,6 @@ from agentgym.text import counted
 from agentgym.training.gatherers import StepRequest
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.model.model_failures import PLAYING_REMEDY, out_of_memory_named
-from agentgym.training.monitoring.diagnostics import summarise
 from agentgym.training.recipe.stage_section import CollectSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import PlannedStage, define_stage

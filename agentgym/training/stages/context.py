@@ -14,6 +14,8 @@ from rich.console import Console
 from agentgym.credit import Estimator
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.reward.contract import Reward
+from agentgym.rollout.progress import PhaseProgress
+from agentgym.rollout.rollouts import Rollouts
 from agentgym.storage.adaptations import adaptations_of
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
@@ -21,13 +23,11 @@ from agentgym.task.task_set import TaskSet
 from agentgym.training.demonstrate import Demonstrations
 from agentgym.training.model.models import save_model
 from agentgym.training.model.sharding import gather_into, is_sharded
-from agentgym.training.monitoring.progress import PhaseProgress
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
-from agentgym.training.rollouts.rollouts import Rollouts
-from agentgym.training.rollouts.trained_policy import TrainedPolicy, trained_policy
 from agentgym.training.signals.provider import SignalProvider, SignalSources
 from agentgym.training.stages.stored_episodes import EpisodeSource, StoredEpisodes
+from agentgym.training.trained_policy import TrainedPolicy, trained_policy
 from agentgym.training.vllm.engine import ServedModel, TrainedVllmPolicy, VllmEngine
 from agentgym.trajectory.record import Trajectory
 

@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.evaluation.cuts import cuts_of, format_cuts, recipe_option
+from agentgym.evaluation.diagnostics import summarise
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
 from agentgym.evaluation.runner import add_search, from_trajectories, note_held_out_use
 from agentgym.evaluation.runner import choose as choose_tasks
-from agentgym.evaluation.search import SearchUsage, make_search
+from agentgym.evaluation.search import make_search
 from agentgym.evaluation.text import format_gains
+from agentgym.rollout.search import SearchUsage
 from agentgym.text import counted, percent
 from agentgym.training.model.model_failures import PLAYING_REMEDY, out_of_memory_named
-from agentgym.training.monitoring.diagnostics import summarise
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.trajectory.record import Trajectory

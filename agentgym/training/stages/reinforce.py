@@ -10,7 +10,7 @@ from transformers import PrinterCallback, TrainerCallback
 
 from agentgym.evaluation.runner import note_held_out_use
 from agentgym.storage.adaptations import joined
-from agentgym.training.checkpoints import BEST, HEALTHY, best_validation, latest_checkpoint, step_of
+from agentgym.storage.checkpoints import BEST, HEALTHY, best_validation, latest_checkpoint, step_of
 from agentgym.training.model.grpo_config import grpo_config
 from agentgym.training.model.model_failures import out_of_memory_named
 from agentgym.training.model.models import FINAL, restore, save_final, train_from
@@ -23,7 +23,6 @@ from agentgym.training.monitoring.callbacks import (
 )
 from agentgym.training.objectives.contract import TrlLoss, make_objective, make_terms
 from agentgym.training.parts import Adaptation, TrainingPart, TrainingRun, make_parts
-from agentgym.training.rollouts.trained_policy import TrlPolicy
 from agentgym.training.samplers import sampler_of
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
@@ -36,6 +35,7 @@ from agentgym.training.stages.reinforce_parts import (
 from agentgym.training.stages.selection import check_experts
 from agentgym.training.stages.streaming import streaming
 from agentgym.training.stages.update_parts import loss_requirements
+from agentgym.training.trained_policy import TrlPolicy
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 

@@ -12,8 +12,9 @@ from typing_extensions import override
 
 from agentgym.policy.logit_hooks.contract import TrainedHookMaker
 from agentgym.rollout.engine import ReportingEngine
+from agentgym.rollout.rollouts import Rollouts
 from agentgym.storage.adaptations import note_adaptations
-from agentgym.training.checkpoints import BEST, RESULT, best_validation
+from agentgym.storage.checkpoints import BEST, RESULT, best_validation
 from agentgym.training.gatherers import Gatherer, make_gatherer, play_groups
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.gatherers.contract import WrappedGatherer
@@ -23,7 +24,6 @@ from agentgym.training.monitoring.credit_audit import CreditLog
 from agentgym.training.monitoring.start_distance import StartDistance
 from agentgym.training.parts import TrainingPart, TrainingRun
 from agentgym.training.recipe.episode_section import parse_hooks
-from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.samplers import Sampler, restore_sampler, save_sampler
 from agentgym.training.signals.provider import SignalProvider
 from agentgym.training.stages.context import Learner, RunContext

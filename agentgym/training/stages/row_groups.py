@@ -16,7 +16,7 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 from trl.trainer.utils import disable_dropout_in_model
 
 from agentgym.policy.adapters import own_model
-from agentgym.training.checkpoints import latest_checkpoint, step_of
+from agentgym.storage.checkpoints import latest_checkpoint, step_of
 from agentgym.training.loss.microbatches import RowSizes, loss_in_parts, parts_alike
 from agentgym.training.loss.scored_rows import ScoredRow, fixed_scores, scores_of, scoring_head
 from agentgym.training.model.grpo_config import DECAY_TO_A_TENTH, training_arguments

@@ -9,12 +9,12 @@ from functools import partial
 from agentgym import registry
 from agentgym.errors import RecipeError
 from agentgym.policy.contract import Renderer
+from agentgym.policy.vision_inputs import VisionInputs
+from agentgym.storage.checkpoints import latest_checkpoint, step_of
 from agentgym.task.task_set import TaskSet
-from agentgym.training.checkpoints import latest_checkpoint, step_of
 from agentgym.training.demonstrate import tokenise
 from agentgym.training.fit import TrainingPlan
 from agentgym.training.imitation import Example, ImitationOptions, imitate
-from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.model_failures import DivergenceCallback
 from agentgym.training.model.models import save_model
 from agentgym.training.monitoring.callbacks import LoggingCallback, ValidationCallback

@@ -17,9 +17,9 @@ from staged_runs import killed_run, pressing, run
 from agentgym import Budgets, Call, RolloutConfig, Task, TaskSet, load, load_task_set, register
 from agentgym.errors import CreditError, LedgerError
 from agentgym.methods.knowledge import KnowledgeStore
+from agentgym.storage.checkpoints import latest_checkpoint
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Recipe, Rollouts
-from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
 
 

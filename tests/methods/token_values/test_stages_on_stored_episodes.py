@@ -22,10 +22,10 @@ from agentgym.errors import RecipeError
 from agentgym.evaluation.record import Evaluation
 from agentgym.methods.token_values.conservative_q import mean_value
 from agentgym.methods.token_values.networks import load_values
+from agentgym.storage.checkpoints import latest_checkpoint
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe, train
-from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.checks.preflight import check_before_start
 
 COLLECT = {"kind": "reinforce", "name": "collect", "options": {"steps": 1, "optimiser": {"learning_rate": 1e-12}}}

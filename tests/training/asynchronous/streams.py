@@ -13,11 +13,11 @@ from scripted_episodes import counting, task
 from agentgym import Budgets, RolloutConfig, ScriptedPolicy, Task
 from agentgym.errors import SandboxDied
 from agentgym.messages import Message
+from agentgym.rollout.rollouts import Rollouts
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer, Counter, TargetReached
 from agentgym.training.asynchronous.stream import Capacity, GroupStream
 from agentgym.training.gatherers import Gatherer, StepRequest
-from agentgym.training.rollouts.rollouts import Rollouts
 
 TASKS = [task(f"t{i}") for i in range(12)]
 

@@ -13,20 +13,19 @@ from typing import Any, TypeVar
 
 from agentgym import registry
 from agentgym.errors import EpisodesFailed
-from agentgym.evaluation.search import EpisodeSearch, SearchResult
-from agentgym.evaluation.text import format_causes
 from agentgym.policy.contract import Policy
 from agentgym.reward.contract import Reward
-from agentgym.rollout import Checkpoints, Fork
 from agentgym.rollout.config import RolloutConfig
-from agentgym.rollout.failures import no_turn
+from agentgym.rollout.episode_loop import EpisodeLoop
+from agentgym.rollout.episodes import Checkpoints
+from agentgym.rollout.failures import format_causes, no_turn
 from agentgym.rollout.manager import EpisodeManager
-from agentgym.rollout.replay import ExhaustedPolicy
+from agentgym.rollout.replay import ExhaustedPolicy, Fork
+from agentgym.rollout.search import EpisodeSearch, SearchResult
 from agentgym.sandbox import Pool
 from agentgym.storage.ledger import Ledger
 from agentgym.task.definition import Task
 from agentgym.text import counted
-from agentgym.training.rollouts.episode_loop import EpisodeLoop
 from agentgym.trajectory import PromptAddition
 from agentgym.trajectory.record import Trajectory
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from rich.console import Console
 
-from agentgym.training.monitoring.progress import PhaseProgress
+from agentgym.rollout.progress import PhaseProgress
 
 NOTE = "success 0.594  reward 0.916  calls ok 0.994  turns 2.750"
 

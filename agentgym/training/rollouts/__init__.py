@@ -1,1 +1,0 @@
-"""Plays the episodes of a training run."""
