@@ -86,6 +86,7 @@ MOVED: dict[str, str] = {
     "agentgym.interop.TrlEnvironments": "agentgym.bridges.trl.TrlEnvironments",
     "agentgym.interop.gymnasium_tasks": "agentgym.bridges.gymnasium.gymnasium_tasks",
     "agentgym.interop.register_gymnasium": "agentgym.bridges.gymnasium.register_gymnasium",
+    "agentgym.interop.McpEnvironment": "agentgym.bridges.mcp.McpEnvironment",
     "agentgym.interop.OpenEnvEnvironment": "agentgym.bridges.openenv.OpenEnvEnvironment",
     "agentgym.interop.VerifiersEnvironment": "agentgym.bridges.verifiers.VerifiersEnvironment",
     "agentgym.training.objectives.Needs": "agentgym.training.objectives.LossRequirements",
@@ -94,8 +95,10 @@ MOVED: dict[str, str] = {
     "agentgym.training.offline.DqnPolicy": "agentgym.methods.dqn.DqnPolicy",
     "agentgym.policy.load_transformers_policy": "agentgym.policy.local.load",
     "agentgym.policy.load_vision_policy": "agentgym.policy.local.load_vision",
-    "agentgym.interop.mcp.McpServer": "agentgym.interop.McpServer",
-    "agentgym.interop.mcp.register_mcp": "agentgym.interop.register_mcp",
+    "agentgym.interop.McpServer": "agentgym.bridges.mcp.McpServer",
+    "agentgym.interop.register_mcp": "agentgym.bridges.mcp.register_mcp",
+    "agentgym.interop.mcp.McpServer": "agentgym.bridges.mcp.McpServer",
+    "agentgym.interop.mcp.register_mcp": "agentgym.bridges.mcp.register_mcp",
     "agentgym.training.NewTasks": "agentgym.methods.new_tasks.NewTasks",
     "agentgym.training.ReturnSpec": "agentgym.methods.stored_turns.ReturnSpec",
     "agentgym.training.offline.*": "agentgym.methods.stored_turns",
@@ -162,7 +165,6 @@ _INTERNAL: dict[str, dict[str, str]] = {
     },
     "agentgym.interop": {
         "gateway.programs": "AgentProgram",
-        "mcp.environment": "McpEnvironment",
     },
     "agentgym.interop.gateway": {
         "programs": "AgentProgram",

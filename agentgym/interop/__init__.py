@@ -1,4 +1,4 @@
-"""MCP in both directions, environments as text for Gymnasium, and external programs as agents.
+"""Our episodes over MCP, environments as text for Gymnasium, and external programs as agents.
 
 `agentgym.bridges` exchanges with other systems.
 
@@ -14,26 +14,20 @@ from agentgym.moved import lazy_names
 if TYPE_CHECKING:
     from agentgym.interop import mcp
     from agentgym.interop.gateway.gateway import PolicyGateway
-    from agentgym.interop.mcp.environment import register_mcp
-    from agentgym.interop.mcp.server import McpServer
     from agentgym.interop.offered_episode import OfferedEpisode
     from agentgym.interop.text_env import TextEnv
 
 _HOME = {
-    "McpServer": "mcp.server",
     "OfferedEpisode": "offered_episode",
     "PolicyGateway": "gateway",
     "TextEnv": "text_env",
-    "register_mcp": "mcp.environment",
 }
 
 __all__ = [
-    "McpServer",
     "OfferedEpisode",
     "PolicyGateway",
     "TextEnv",
     "mcp",
-    "register_mcp",
 ]
 
 

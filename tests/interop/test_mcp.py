@@ -22,9 +22,9 @@ from agentgym import (
     make,
     registry,
 )
+from agentgym.bridges.mcp import McpServer, register_mcp
+from agentgym.bridges.mcp.server import McpConnection
 from agentgym.errors import DuplicateNameError, JudgeError, SandboxUnavailable, TaskError, ToolError
-from agentgym.interop import McpServer, register_mcp
-from agentgym.interop.mcp.server import McpConnection
 from agentgym.messages import ImagePart, ResultStatus
 from agentgym.rewards.mcp import McpReward, _equal
 
@@ -169,7 +169,7 @@ async def test_what_cannot_be_played_is_named_at_the_reset(given, error, message
         ({"server": {"command": "python3"}}, r"such as \{\"command\": \[...\]\}"),
         ({"server": {"program": ["x"]}}, "unexpected keyword argument 'program'"),
         ({"server": {}}, "t: An MCP server needs either a command or a url"),
-        ({"server": {"url": "https://example.org/mcp"}}, "Register the server: agentgym.interop.register_mcp"),
+        ({"server": {"url": "https://example.org/mcp"}}, "Register the server: agentgym.bridges.mcp.register_mcp"),
         ({"server": {"command": ["x"], "era": "new"}}, "era = 'new' of an MCP server"),
         (
             {"server": {"command": ["x"]}, "tools": "echo"},

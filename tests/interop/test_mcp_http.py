@@ -24,7 +24,7 @@ from agentgym import (
     load_task_set,
     registry,
 )
-from agentgym.interop import register_mcp
+from agentgym.bridges.mcp import register_mcp
 from agentgym.messages import Call, Message, StopReason
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder

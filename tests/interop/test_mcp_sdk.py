@@ -15,8 +15,8 @@ from collections.abc import Iterator
 import pytest
 
 from agentgym import Call, Task, close_backends, load_task_set, make, registry
-from agentgym.interop import register_mcp
-from agentgym.interop.mcp.server import BRIDGE
+from agentgym.bridges.mcp import register_mcp
+from agentgym.bridges.mcp.server import BRIDGE
 
 SERVER = """
 import sys

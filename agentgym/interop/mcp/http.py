@@ -36,7 +36,7 @@ from agentgym.task.definition import Task
 from agentgym.trajectory.record import Trajectory
 
 from .episode_server import EpisodeServer, episode_label
-from .guest_bridge import ENVELOPE, METHOD_NOT_FOUND
+from .tool_server import ENVELOPE, METHOD_NOT_FOUND
 
 MAX_BODY_BYTES = 8 * 2**20
 BODY_S = 30.0

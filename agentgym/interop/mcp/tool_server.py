@@ -10,13 +10,16 @@ from agentgym import __version__
 from agentgym.messages import Result
 
 from .content import result_to_mcp
-from .guest_bridge import ENVELOPE, HANDSHAKE, METHOD_NOT_FOUND, STATELESS
 
+STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
+"""The newest revisions without and with a handshake."""
 HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", HANDSHAKE)
 """The revisions with a handshake, which all treat tools in the same way."""
 OVER = "agentgym/over"
 """The key in a result's `_meta` that marks a call that ended the episode."""
-INVALID_PARAMS, UNSUPPORTED_VERSION = -32_602, -32_022
+ENVELOPE = "io.modelcontextprotocol/"
+"""The prefix of the protocol's own keys in a message's `_meta`."""
+METHOD_NOT_FOUND, INVALID_PARAMS, UNSUPPORTED_VERSION = -32_601, -32_602, -32_022
 _NOT_TO_CACHE = {"ttlMs": 0, "cacheScope": "private"}
 
 

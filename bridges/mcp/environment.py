@@ -9,17 +9,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
-from agentgym.environment.contract import Environment
-from agentgym.errors import TaskError, ToolDefinitionError, ToolError
-from agentgym.messages import Content, Message
-from agentgym.registry import load, register
-from agentgym.sandbox.limits import SandboxSpec
-from agentgym.task.definition import Task
-from agentgym.tools.definition import Tool
+from agentgym import (
+    Content,
+    Environment,
+    Message,
+    SandboxSpec,
+    Task,
+    TaskError,
+    Tool,
+    ToolDefinitionError,
+    ToolError,
+    load,
+    register,
+)
+from agentgym.interop import mcp
 
-from .content import content_from_mcp, text_of
 from .server import McpConnection, McpServer
-from .tool_server import OVER
 
 ANSWER_SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 MAX_STATE_CHARS = 10**6
@@ -85,12 +90,12 @@ class McpEnvironment(Environment):
             raise TaskError(
                 f"{task.id} has no parameters['server'], so no server can be started. Give {{\"command\": "
                 '["python3", "server.py"], "files": {"server.py": TEXT}}, or register a server by '
-                "agentgym.interop.register_mcp."
+                "agentgym.bridges.mcp.register_mcp."
             )
         if server.url and "server" in given:
             raise TaskError(
                 f"{task.id} names the url {server.url!r}, but a task cannot give its sandbox access to the network. "
-                "Register the server: agentgym.interop.register_mcp(NAME, url=...)."
+                "Register the server: agentgym.bridges.mcp.register_mcp(NAME, url=...)."
             )
         self._tool_names, self._final_names = given.get("tools"), given.get("final", ())
         for name, names in (("tools", self._tool_names or ()), ("final", self._final_names)):
@@ -168,12 +173,12 @@ class McpEnvironment(Environment):
             except TaskError as error:  # names the tool as the agent called it
                 raise ToolError(str(error)) from None
         meta = result.get("_meta")
-        if isinstance(meta, Mapping) and meta.get(OVER) is True:
+        if isinstance(meta, Mapping) and meta.get(mcp.OVER) is True:
             self.end_episode()
-        return content_from_mcp(result)
+        return mcp.content_from_mcp(result)
 
     async def _call_finally(self, name: str, arguments: dict[str, Any]) -> str:
-        return await self._end(text_of(await self._call(name, arguments)))
+        return await self._end(mcp.text_of(await self._call(name, arguments)))
 
     async def _answer(self, arguments: dict[str, Any]) -> str:
         return await self._end("")
@@ -184,7 +189,9 @@ class McpEnvironment(Environment):
         state: list[str | None] = []
         for name, arguments in self._state_calls:
             try:
-                state.append(text_of(content_from_mcp(await self._connection.call(name, arguments)))[:MAX_STATE_CHARS])
+                state.append(
+                    mcp.text_of(mcp.content_from_mcp(await self._connection.call(name, arguments)))[:MAX_STATE_CHARS]
+                )
             except ToolError:
                 state.append(None)
         return TASK_OVER + json.dumps({"result": text[:MAX_STATE_CHARS], "state": state}, ensure_ascii=False)

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
-from agentgym.environment.guest_module import GuestModule
-from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable, TaskError, ToolError
-from agentgym.sandbox import Sandbox
-from agentgym.sandbox.contract import Channel
+from agentgym import GuestModule, SandboxDied, SandboxError, SandboxUnavailable, TaskError, ToolError
+from agentgym.sandbox import Channel, Sandbox
 
 BRIDGE = GuestModule(__package__, "guest_transports", "guest_bridge")
 _BRIDGE_PATH = "/tmp/agentgym-mcp-bridge.py"
