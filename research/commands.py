@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentgym.cli.console import out, progress_bar
-from agentgym.cli.credit import estimator_names
 from agentgym.cli.user_code import Import
 from agentgym.errors import CreditError
+from agentgym.methods.credit_audit.command import estimator_names
 
 if TYPE_CHECKING:
     from agentgym.testing.exact.bias import GradientBias

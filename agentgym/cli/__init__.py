@@ -14,6 +14,7 @@ from agentgym.moved import lazy_names
 if TYPE_CHECKING:
     from agentgym.cli.console import err, out, progress_bar, resumable, run
     from agentgym.cli.fields import takes
+    from agentgym.cli.policies import load_policy
     from agentgym.cli.task_offer import OfferOptions
     from agentgym.cli.user_code import Import
 
@@ -21,6 +22,7 @@ _HOME = {
     "Import": "user_code",
     "OfferOptions": "task_offer",
     "err": "console",
+    "load_policy": "policies",
     "out": "console",
     "progress_bar": "console",
     "resumable": "console",
@@ -28,7 +30,7 @@ _HOME = {
     "takes": "fields",
 }
 
-__all__ = ["Import", "OfferOptions", "err", "out", "progress_bar", "resumable", "run", "takes"]
+__all__ = ["Import", "OfferOptions", "err", "load_policy", "out", "progress_bar", "resumable", "run", "takes"]
 
 
 __getattr__ = lazy_names(__name__, _HOME)

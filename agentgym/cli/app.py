@@ -12,7 +12,6 @@ from agentgym._imports import install_command
 from agentgym.cli import (
     cluster,
     compare,
-    credit,
     evaluate,
     export,
     listing,
@@ -152,7 +151,9 @@ app.add_typer(sandbox.app, name="sandbox", cls=OpenGroup, rich_help_panel=BUILD)
 app.add_typer(serve.app, name="serve", cls=OpenGroup, rich_help_panel=START)
 app.add_typer(cluster.app, name="cluster", cls=OpenGroup, rich_help_panel=START)
 app.add_typer(rerun.app, name="episodes", cls=OpenGroup, rich_help_panel=INSPECT)
-app.add_typer(credit.app, name="credit", cls=OpenGroup, rich_help_panel=INSPECT)
+credit = typer.Typer(help="Audit how a run assigned credit to its turns.", no_args_is_help=True)
+credit.callback()(lambda: None)  # a group, whose commands are all registered, as are those of `dev`
+app.add_typer(credit, name="credit", cls=OpenGroup, rich_help_panel=INSPECT)
 dev = typer.Typer(help="For maintainers: benchmarks of estimators, attacks on sandboxes.", no_args_is_help=True)
-dev.callback()(lambda: None)  # a group, whose commands are all registered: docs/credit.md, docs/security.md
+dev.callback()(lambda: None)
 app.add_typer(dev, name="dev", cls=OpenGroup, hidden=True)

@@ -6,8 +6,8 @@ The stage `reinforce` makes the recipe's parts and calls their methods in this o
 2. `training_tasks` chooses the tasks of the stage, and `rollout_changes` changes how their episodes are played.
 3. `prepare` is called before the trainer is made. If the stage resumes from a checkpoint, `restore` follows.
 4. The trainer is made with all `trainer_options` and `callbacks`; `attach` then gets the trainer.
-5. In each step, `update` follows the credit, and `columns` and `other_rows` add to the batch before the loss. Each of
-   the `passes` over the batch begins with `change_pass`; the first one calls `observe` and `end_batch`.
+5. In each step, `update` and `credited` follow the credit, and `columns` and `other_rows` add to the batch before the
+   loss. Each of the `passes` over the batch begins with `change_pass`; the first one calls `observe` and `end_batch`.
    `measurement_changes` changes how a validation is played, and `validated` follows the validation. `save` writes into
    each checkpoint.
 6. `finish` is called after a successful training, `close` also after a failed one.
@@ -36,6 +36,7 @@ from agentgym.training.recipe.train_section import TrainSection
 from agentgym.trajectory.record import Trajectory
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
     from agentgym.training.loss.grpo_batches import OtherRows
@@ -92,6 +93,11 @@ class TrainingPart(PlannedPart):
         steps.
         """
         return 1
+
+    @property
+    def reads_state_keys(self) -> bool:
+        """Return whether the part reads the environment's state keys, so that turns must record them."""
+        return False
 
     def further_models(self) -> Mapping[str, str]:
         """Return, for the memory plan, the checkpoints that the part loads besides the policy, by description."""
@@ -154,6 +160,17 @@ class TrainingPart(PlannedPart):
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
         """Learn from the episodes of a step. Called in the first process. Returns: metrics to log."""
+        return {}
+
+    def credited(
+        self, step: int, trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray]
+    ) -> Mapping[str, float]:
+        """Receive the credit of every batch. Called in the first process. Returns: metrics to log.
+
+        Args:
+            step: number of optimiser steps done before this batch.
+            trajectories, credit: the batch's trajectories, and one array of advantages by turn for each.
+        """
         return {}
 
     def validated(self, metrics: Mapping[str, float]) -> None:

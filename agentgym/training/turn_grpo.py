@@ -60,7 +60,6 @@ from agentgym.training.signals.provider import SignalProvider, SignalRows
 from agentgym.trajectory.record import Trajectory
 
 Estimator = Callable[[Group], list[np.ndarray]]
-CreditCallback = Callable[[int, Sequence[Trajectory], Sequence[np.ndarray]], Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,6 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         sampler: chooses the tasks of each step; None lets TRL shuffle them.
         parts: supply further inputs of the objective and the terms, take part in each pass over a batch, and learn from
             the episodes.
-        credit_callback: called with (step, trajectories, advantages) after every batch of episodes; returns metrics.
         before_playing: called in every process before the first process plays.
         options: options of PolicyLossTrainer, such as `objective`, and of GRPOTrainer.
 
@@ -134,7 +132,6 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         gather: Gatherer = play_groups,
         sampler: Sampler | None = None,
         parts: Sequence[TrainingPart] = (),
-        credit_callback: CreditCallback | None = None,
         before_playing: Callable[[], None] = lambda: None,
         **options: Any,
     ) -> None:
@@ -142,7 +139,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         self._tasks, self._rollouts, self._label, self._estimator = tasks, rollouts, label, estimator
         self._signal_providers, self._failures = signal_providers, failures
         self._trainable_roles = tuple(trainable_roles)
-        self._gather, self._sampler, self._credit_callback = gather, sampler, credit_callback
+        self._gather, self._sampler = gather, sampler
         self.before_playing = before_playing
         self._pace = Pace()
         self._prompt_rows: list[dict[str, Any]] = []  # the rows that TRL has asked for
@@ -243,8 +240,8 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         if self.model.training:
             self.log_metrics(self._pace.metrics(episodes) | engine_metrics(self._rollouts.config.engine))
             self._update_learners()
-        if self._credit_callback is not None:
-            self.log_metrics(self._credit_callback(self.state.global_step, trajectories, credit))
+        for part in self.parts:
+            self.log_metrics(part.credited(self.state.global_step, trajectories, credit))
         return BatchCredit(credit, given.token_weights)
 
     def _provided_signals(self) -> dict[str, SignalRows]:

@@ -182,7 +182,7 @@ def test_a_broken_off_run_goes_on_and_ends_as_an_unbroken_one(finished_run, tmp_
 def test_an_audited_run_logs_how_its_credit_agrees_and_learns_the_same(finished_run, tmp_path):
     """Every second of four steps, with its cost; the weights are those of the run without."""
     folder = tmp_path / "run"
-    execute(recipe(train__audit={"every": 2, "sample": 4, "continuations": 2}), folder)
+    execute(recipe(train__parts={"credit_audit": {"every": 2, "sample": 4, "continuations": 2}}), folder)
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     audited = {row["step"]: row for row in rows if "audit/turns" in row}
     assert sorted(audited) == [2, 4]

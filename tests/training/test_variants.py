@@ -18,7 +18,7 @@ from agentgym.messages import Call, StopReason
 from agentgym.policy import Reply, make_model, make_tokenizer
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer
-from agentgym.training import Recipe, Rollouts
+from agentgym.training import Recipe, Rollouts, TrainingPart
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
 from agentgym.training.gatherers.groups import GatheredGroup
@@ -222,6 +222,17 @@ def test_what_writing_tasks_lack_is_refused_before_a_run(task_set, train, messag
 
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
+class CreditNotes(TrainingPart):
+    """Notes the credit of the first turn of each episode."""
+
+    def __init__(self, notes):
+        self.notes = notes
+
+    def credited(self, step, trajectories, credit):
+        self.notes |= {each.id: advantages[0] for each, advantages in zip(trajectories, credit, strict=True)}
+        return {}
+
+
 def test_a_step_trains_on_writers_and_logs_the_success_of_the_sets_tasks(rollouts, tmp_path):
     tokenizer = make_tokenizer(["what is half"] * 20, vocab_size=300)
     options = dict(per_device_train_batch_size=32, num_generations=8, max_steps=1, max_completion_length=256)
@@ -238,10 +249,7 @@ def test_a_step_trains_on_writers_and_logs_the_success_of_the_sets_tasks(rollout
         estimator=estimator("grpo"),
         gather=gatherer,
         processing_class=tokenizer,
-        credit_callback=lambda step, episodes, credit: (
-            credited.update({episode.id: advantages[0] for episode, advantages in zip(episodes, credit, strict=True)})
-            or {}
-        ),
+        parts=[CreditNotes(credited)],
     )
     trainer.train()
     by_kind = Counter(name.split("/")[0] for name, advantage in credited.items() if advantage)

@@ -21,9 +21,13 @@ RENAMED_KEYS: dict[str, str] = {
     "train.optimiser.snr_learning_rate": "train.parts.snr_learning_rate",
     "train.warmup_steps": "train.optimiser.warmup_steps",
     "train.max_grad_norm": "train.optimiser.max_grad_norm",
-    "train.audit_every": "train.audit.every",
-    "train.audit_sample": "train.audit.sample",
-    "train.audit_continuations": "train.audit.continuations",
+    "train.audit": "train.parts.credit_audit",
+    "train.audit.every": "train.parts.credit_audit.every",
+    "train.audit.sample": "train.parts.credit_audit.sample",
+    "train.audit.continuations": "train.parts.credit_audit.continuations",
+    "train.audit_every": "train.parts.credit_audit.every",
+    "train.audit_sample": "train.parts.credit_audit.sample",
+    "train.audit_continuations": "train.parts.credit_audit.continuations",
     "train.trainable_roles": "train.roles.trainable",
     "train.role_order": "train.parts.role_order.roles",
     "train.roles.order": "train.parts.role_order.roles",
@@ -36,6 +40,10 @@ RENAMED_KEYS: dict[str, str] = {
 An old key works and warns until the release that agentgym.deprecation names.
 """
 _FORMER_DEFAULTS: dict[str, Any] = {
+    "train.audit": {"every": 0, "sample": 8, "continuations": 4},
+    "train.audit_every": 0,
+    "train.audit_sample": 8,
+    "train.audit_continuations": 4,
     "train.reference.episodes": 8,
     "train.reference.temperature": 0.5,
     "train.role_order": [],

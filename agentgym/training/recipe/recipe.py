@@ -107,7 +107,7 @@ class Recipe(Section):
         """Return the rollout config of the run's episodes. Raises: as `make_reward`."""
         config = self.episode.config(seed=self.seed, reward=self.make_reward(task_set))
         config = replace(config, source_options=self.tasks.source_options)
-        is_read = bool(STATE_KEY_READERS & set(self.train.make_estimator().requires)) or self.train.audit.every > 0
+        is_read = bool(STATE_KEY_READERS & set(self.train.make_estimator().requires)) or self.train.reads_state_keys
         state_keys = is_read if self.episode.state_keys is None else self.episode.state_keys
         return replace(config, state_keys=state_keys, engine=self.machine.make_engine(self.episode, task_set))
 

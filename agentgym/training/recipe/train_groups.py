@@ -1,4 +1,4 @@
-"""Keys of the recipe's [train] that belong to one subject: the optimiser, audits of credit, and roles."""
+"""Keys of the recipe's [train] that belong to one subject: the optimiser, and roles."""
 
 from __future__ import annotations
 
@@ -26,17 +26,6 @@ class OptimiserSection(KeyGroup):
     """The number of optimiser steps over which the learning rate rises from 0, if its schedule has a warm-up."""
     max_grad_norm: Positive = 1.0
     """A longer gradient is scaled down to this norm."""
-
-
-class AuditSection(KeyGroup):
-    """How often the credit is compared with counterfactual credit, and on how many episodes."""
-
-    every: Every = 0
-    """The number of steps between two comparisons; 0 for none."""
-    sample: Annotated[int, Field(ge=2)] = 8
-    """The number of trajectories in an audit."""
-    continuations: Annotated[int, Field(ge=2)] = 4
-    """How many episodes are continued from each turn of an audited trajectory."""
 
 
 class RolesSection(KeyGroup):

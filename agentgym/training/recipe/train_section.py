@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,7 +19,7 @@ from agentgym.options import Count, Registered, Section, Share
 from agentgym.text import counted
 from agentgym.training.recipe.reward_section import ScheduleSection
 from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS, ReadsEpisodes
-from agentgym.training.recipe.train_groups import AuditSection, OptimiserSection, RolesSection
+from agentgym.training.recipe.train_groups import OptimiserSection, RolesSection
 
 if TYPE_CHECKING:
     from agentgym.task.task_set import TaskSet
@@ -255,8 +255,6 @@ class TrainSection(Section):
     group_quorum: Annotated[int, Field(ge=2)] | None = None
     """Train on a group once this many of its episodes have ended; later episodes are dropped. By default all must
     end."""
-    audit: AuditSection = AuditSection()
-    """How often the credit is compared with counterfactual credit."""
     failures: dict[str, Treatment] = {}
     """The treatment of kinds of failures, for example `{void = "mask_episode"}`; docs/evaluate.md has the table of
     kinds and treatments.
@@ -317,8 +315,16 @@ class TrainSection(Section):
     @property
     def passes(self) -> int:
         """The number of optimiser steps on each batch of episodes."""
-        parts = (load_part("training_parts", name, options)() for name, options in self.parts.items())
-        return self.iterations * prod(int(part.passes) for part in parts)
+        return self.iterations * prod(int(part.passes) for part in self._made_parts())
+
+    @property
+    def reads_state_keys(self) -> bool:
+        """Whether a part reads the environment's state keys."""
+        return any(part.reads_state_keys for part in self._made_parts())
+
+    def _made_parts(self) -> Iterator[Any]:
+        """Yield a new instance of each named part. Raises: UnknownNameError; CreditError for unknown options."""
+        return (load_part("training_parts", name, options)() for name, options in self.parts.items())
 
     @property
     def is_streamed(self) -> bool:

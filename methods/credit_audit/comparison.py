@@ -7,14 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentgym.credit import Estimator, Group
-from agentgym.credit.audit import Agreement, GroupStatistics, agreement, counterfactual_credit, group_statistics
-from agentgym.credit.contract import batch_advantages
-from agentgym.credit.signals import Array
-from agentgym.errors import EvaluationError
+from agentgym import EpisodeManager, EvaluationError, Trajectory
+from agentgym.credit import Array, Estimator, Group
 from agentgym.rollout import Fork
-from agentgym.rollout.manager import EpisodeManager
-from agentgym.trajectory.record import Trajectory
+
+from .agreement import Agreement, GroupStatistics, agreement, counterfactual_credit, group_statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +153,7 @@ async def audit(
     """
     usable = [list(group) for group in groups if sum(t.valid for t in group) > 1]
     built = [Group.from_trajectories(group) for group in usable]
-    advantages = {e.name: batch_advantages(e, built) for e in estimators}
+    advantages = {e.name: [credit.advantages for credit in e.batch(built)] for e in estimators}
     for name, by_id in recorded.items():
         if missing := [t.id for group in usable for t in group if t.id not in by_id]:
             raise EvaluationError(

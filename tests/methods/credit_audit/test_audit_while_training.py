@@ -11,12 +11,11 @@ import pytest
 from agentgym import Policy, RolloutConfig, Task, Trajectory, tool
 from agentgym.credit import Group, estimator
 from agentgym.messages import Call, Message
+from agentgym.methods.credit_audit.training_part import StepAudit
 from agentgym.policy import Reply, Request
 from agentgym.registry import register
 from agentgym.testing import Counter, CounterWithState, TargetReached
 from agentgym.training import Rollouts
-from agentgym.training.monitoring.credit_audit import CreditAudit
-from agentgym.training.recipe.train_groups import AuditSection
 
 SIZE = 8
 
@@ -71,10 +70,10 @@ def batch(
     return trajectories, [advantages for group in groups for advantages in estimator("rloo")(group)]
 
 
-def audit_of(rollouts: Rollouts, *, iterations: int = 1, **options: int) -> CreditAudit:
+def audit_of(rollouts: Rollouts, *, iterations: int = 1, **options: int) -> StepAudit:
     ticks = itertools.count(0.0, 1.5)
-    section = AuditSection(**{"every": 1, "sample": 6, "continuations": 2, **options})
-    return CreditAudit(Gambler(), rollouts, section, group_size=SIZE, iterations=iterations, clock=lambda: next(ticks))
+    options = {"every": 1, "sample": 6, "continuations": 2, **options}
+    return StepAudit(Gambler(), rollouts, **options, group_size=SIZE, iterations=iterations, clock=lambda: next(ticks))
 
 
 def test_the_decisive_turn_has_the_sign_of_the_truth_and_the_cost_is_told(rollouts: Rollouts):

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 from typing_extensions import override
 
-from agentgym.errors import EvaluationError
-from agentgym.evaluation.credit_audit import draw
-from agentgym.policy.contract import Policy
-from agentgym.rollout.rollouts import Rollouts
-from agentgym.storage.run_folder import RunFolder
-from agentgym.training.parts import TrainingPart
-from agentgym.training.recipe.train_groups import AuditSection
-from agentgym.training.recipe.train_section import TrainSection
-from agentgym.trajectory.record import Trajectory
+from agentgym import EvaluationError, Policy, Trajectory
+from agentgym.options import WholeNumber
+from agentgym.training import Rollouts, TrainingPart, TrainingRun
+
+from .comparison import draw
 
 NAME = "credit"
 
 
-class CreditAudit:
+class StepAudit:
     """Compares a step's advantages with counterfactual credit, as `agentgym credit audit` does for a finished run.
 
     An audit costs `continuations` episodes for every turn but the first of `sample` trajectories. These episodes are
     played with the weights that played the step, are not written to the ledger, and do not affect training.
 
     Args:
-        section: the recipe's [train.audit]; the first audit is at step `every`.
+        every: steps of the recipe between two audits; the first is at step `every`.
+        sample: number of trajectories in an audit. continuations: number of episodes from each of their turns.
         iterations: optimiser steps per step of the recipe.
         group_size: number of trajectories per task, which are consecutive in a batch.
         clock: returns seconds.
@@ -41,16 +38,18 @@ class CreditAudit:
         self,
         policy: Policy,
         rollouts: Rollouts,
-        section: AuditSection,
         *,
+        every: int,
+        sample: int,
+        continuations: int,
         group_size: int,
         iterations: int = 1,
         seed: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._policy, self._rollouts = policy, rollouts
-        self._every, self._iterations, self._size = section.every * iterations, iterations, group_size
-        self._sample, self._continuations = section.sample, section.continuations
+        self._every, self._iterations, self._size = every * iterations, iterations, group_size
+        self._sample, self._continuations = sample, continuations
         self._seed, self._clock = seed, clock
 
     def __call__(
@@ -101,39 +100,40 @@ class CreditAudit:
         return {f"audit/{name}": value for name, value in metrics.items() if math.isfinite(value)}
 
 
-class CreditLog(TrainingPart):
-    """Appends the credit of every step to credit.jsonl in a run folder, and audits it if [train] says so.
+class CreditAudit(TrainingPart):
+    """Audits the credit every few steps, and logs the agreement; what is learnt does not change.
 
     Args:
-        policy, rollouts: continue episodes for the audit.
+        every: steps between two audits; 0 for none.
+        sample: number of trajectories in an audit.
+        continuations: number of episodes that are continued from each turn of an audited trajectory.
     """
 
     def __init__(
-        self, section: TrainSection, folder: RunFolder, policy: Policy, rollouts: Rollouts, *, seed: int
+        self,
+        *,
+        every: WholeNumber = 10,
+        sample: Annotated[int, Field(ge=2)] = 8,
+        continuations: Annotated[int, Field(ge=2)] = 4,
     ) -> None:
-        self._file, self._audit = folder.path / "credit.jsonl", None
-        if section.audit.every:
-            self._audit = CreditAudit(
-                policy,
-                rollouts,
-                section.audit,
-                group_size=section.group_size,
-                iterations=section.passes,
-                seed=seed,
+        self._options = {"every": every, "sample": sample, "continuations": continuations}
+        self._audit: StepAudit | None = None
+
+    @property
+    @override
+    def reads_state_keys(self) -> bool:
+        return self._options["every"] > 0
+
+    @override
+    def prepare(self, run: TrainingRun) -> None:
+        if self._options["every"]:
+            size, passes = run.train.group_size, run.train.passes
+            self._audit = StepAudit(
+                run.policy, run.rollouts, **self._options, group_size=size, iterations=passes, seed=run.seed
             )
 
     @override
-    def trainer_options(self) -> Mapping[str, Any]:
-        return {"credit_callback": self}
-
-    def __call__(
+    def credited(
         self, step: int, trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray]
     ) -> Mapping[str, float]:
-        """Write the credit of a batch. Returns: the metrics of the audit."""
-        with self._file.open("a", encoding="utf-8") as file:
-            for trajectory, advantages in zip(trajectories, credit, strict=True):
-                if trajectory.stop_reason is None:
-                    continue  # unfinished: the group did not wait for this episode
-                row = {"trajectory": trajectory.id, "step": step, "advantages": [float(a) for a in advantages]}
-                file.write(json.dumps(row) + "\n")
         return {} if self._audit is None else self._audit(step, trajectories, credit)

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from agentgym.credit import Group
-from agentgym.credit.audit import agreement, counterfactual_credit, group_statistics, spearman
+from agentgym.methods.credit_audit.agreement import agreement, counterfactual_credit, group_statistics, spearman
 
 
 def test_counterfactual_credit_is_the_rise_in_value_and_the_turns_own_reward():

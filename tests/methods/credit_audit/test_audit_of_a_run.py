@@ -8,8 +8,8 @@ import pytest
 from agentgym import EpisodeManager, Policy, RolloutConfig, Task, Trajectory, tool
 from agentgym.credit import Group, estimator
 from agentgym.errors import EvaluationError
-from agentgym.evaluation.credit_audit import audit
 from agentgym.messages import Call, Message
+from agentgym.methods.credit_audit import audit
 from agentgym.policy import Reply, Request
 from agentgym.testing import Counter, CounterWithState, TargetReached
 

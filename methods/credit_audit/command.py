@@ -1,4 +1,4 @@
-"""`agentgym credit`: whether the credit that a run gave its turns agrees with the effect of these turns."""
+"""`agentgym credit audit`: whether the credit that a run gave its turns agrees with the effect of these turns."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli.console import out, progress_bar, run
-from agentgym.cli.fields import FieldsCommand, takes
-from agentgym.cli.user_code import Import
-from agentgym.errors import EvaluationError
+from agentgym.cli import Import, out, progress_bar, run, takes
 from agentgym.text import percent
 
 if TYPE_CHECKING:
@@ -21,17 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import RenderableType
 
-    from agentgym.evaluation.credit_audit import Audit
-    from agentgym.storage.run_folder import RunFolder
-    from agentgym.trajectory.record import Trajectory
+    from agentgym import Trajectory
+    from agentgym.storage import RunFolder
 
-
-app = typer.Typer(help="Audit how a run assigned credit to its turns.", no_args_is_help=True)
-
-
-@app.callback()
-def _group() -> None:
-    """Audit how a run assigned credit to its turns."""
+    from .comparison import Audit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +42,6 @@ class AuditOptions:
     """The seed that chooses the trajectories and samples their continuations."""
 
 
-@app.command("audit", cls=FieldsCommand)
 @takes(options=AuditOptions)
 def audit(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A training run, e.g. runs/quickstart.")],
@@ -63,12 +52,13 @@ def audit(
 
     Example: agentgym credit audit runs/quickstart --estimators return_to_go,grpo
     """
-    from agentgym.cli.policies import load_policy
+    from agentgym import EpisodeManager
+    from agentgym.cli import load_policy
     from agentgym.credit import estimator
-    from agentgym.evaluation.credit_audit import audit as measure
-    from agentgym.rollout.manager import EpisodeManager
-    from agentgym.storage.run_folder import RunFolder
+    from agentgym.storage import RunFolder
     from agentgym.training import Recipe
+
+    from .comparison import audit as measure
 
     run_folder = RunFolder.existing(folder)
     recipe = Recipe.load_recorded(run_folder.recipe)
@@ -104,7 +94,8 @@ def audit(
 
 def _groups(folder: RunFolder, prefix: str | None) -> list[list[Trajectory]]:
     """Return the run's finished episodes by task: those with the prefix, by default those of the last training step."""
-    from agentgym.storage.ledger import Ledger
+    from agentgym import EvaluationError
+    from agentgym.storage import Ledger
 
     ledger = Ledger(folder.existing_ledger())
     try:
@@ -140,10 +131,10 @@ def _recorded(folder: RunFolder, groups: list[list[Trajectory]]) -> dict[str, ND
 
 def estimator_names(text: str | None) -> list[str]:
     """Return the estimators in a text, all for None. `;` separates them; without `;` and `(`, so does `,`."""
-    from agentgym import registry
+    from agentgym import names
 
     if text is None:
-        return registry.names("estimators")
+        return names("estimators")
     return [name.strip() for name in text.split(";" if ";" in text or "(" in text else ",") if name.strip()]
 
 

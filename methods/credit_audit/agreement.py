@@ -13,9 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.credit.arithmetic import singleton_share
-from agentgym.credit.group import Group
-from agentgym.credit.signals import Array
+from agentgym.credit import Array, Group, arithmetic
 
 Ints = NDArray[np.intp]
 
@@ -100,7 +98,7 @@ def group_statistics(groups: Sequence[Group], advantages: Sequence[Sequence[Arra
                 by_index.setdefault(k, []).append(float(value))
     return GroupStatistics(
         zero_gradient / len(groups) if groups else float("nan"),
-        singleton_share(groups),
+        arithmetic.singleton_share(groups),
         tuple(float(np.var(by_index[k])) for k in sorted(by_index)),
     )
 
