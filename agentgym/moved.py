@@ -211,7 +211,6 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "run_folder": "checkpoint_in",
     },
     "agentgym.task": {
-        "definition": "BOOKKEEPING",
         "mixture": "by_weight",
     },
     "agentgym.testing.backends": {

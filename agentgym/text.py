@@ -13,7 +13,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["counted", "percent", "visible"]
+__all__ = ["counted", "format_count", "percent", "visible"]
 
 _TWINS = {
     **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u2035\u00b4\u02b9\u02bb\u02bc\u02bd\u05f3\uff07\ua78c", "'"),
@@ -59,6 +59,11 @@ def counted(count: int, noun: str) -> str:
     """Return a count with its noun, which takes an s or es in the plural: "1 call", "3 calls", "2 sandboxes"."""
     plural = f"{noun}es" if noun.endswith(("s", "x", "ch")) else f"{noun}s"
     return f"{count:,} {noun if count == 1 else plural}"
+
+
+def format_count(count: int) -> str:
+    """Return a count as "once" or "3 times"."""
+    return "once" if count == 1 else f"{count} times"
 
 
 def points(difference: float, digits: int = 0) -> str:

@@ -118,7 +118,7 @@ def power(options: PowerOptions) -> None:
     """
     from agentgym.evaluation.record import Evaluation
     from agentgym.evaluation.statistics.power import power_of, spread_of, tasks_needed
-    from agentgym.evaluation.text import format_count
+    from agentgym.text import format_count
 
     gain, rate, spread, record = options.gain, options.rate, options.spread, options.record
     if record is not None:

@@ -9,8 +9,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentgym.evaluation.text import format_count, format_usage
-from agentgym.text import hundredfold, percent, points, visible
+from agentgym.evaluation.text import format_usage
+from agentgym.text import format_count, hundredfold, percent, points, visible
 
 
 def tournament_tables(result: Mapping[str, Any]) -> list[RenderableType]:

@@ -18,12 +18,12 @@ from agentgym.evaluation.failures import KINDS
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.statistics.proportion import success_rate
 from agentgym.evaluation.strata import strata
-from agentgym.evaluation.text import format_attempts, format_count, format_search, format_usage
+from agentgym.evaluation.text import format_attempts, format_search, format_usage
 from agentgym.messages import Call, Message, Result
 from agentgym.rollout.failures import format_causes
 from agentgym.sandbox.metering import combine_usage
 from agentgym.storage.failures import calls_of, count_failures
-from agentgym.text import counted, percent, visible
+from agentgym.text import counted, format_count, percent, visible
 from agentgym.trajectory.record import Trajectory
 
 MAX_LINES, MAX_TAGS = 40, 16

@@ -14,6 +14,7 @@ from agentgym.moved import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.evaluation import export
+    from agentgym.evaluation.held_out_log import held_out_uses
     from agentgym.evaluation.record import Evaluation, select_episodes
     from agentgym.evaluation.search import make_search
     from agentgym.evaluation.text import format_evaluation, format_gains
@@ -23,6 +24,7 @@ _HOME = {
     "Evaluation": "record",
     "format_evaluation": "text",
     "format_gains": "text",
+    "held_out_uses": "held_out_log",
     "histories": "weakness",
     "make_search": "search",
     "select_episodes": "record",
@@ -32,6 +34,7 @@ __all__ = [
     "export",
     "format_evaluation",
     "format_gains",
+    "held_out_uses",
     "histories",
     "make_search",
     "select_episodes",

@@ -9,7 +9,7 @@ from agentgym.evaluation.cuts import format_cuts
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.strata import strata
 from agentgym.rollout.failures import format_causes
-from agentgym.text import counted, percent, points
+from agentgym.text import counted, format_count, percent, points
 
 MAX_TAGS = 5
 
@@ -70,11 +70,6 @@ def format_gains(before: Evaluation, after: Evaluation, *, first: str | None = N
         lines.append(f"  {failed} episodes failed and are left out")
         lines += [f"    {line}" for line in format_causes(before.causes() + after.causes())]
     return "\n".join(lines)
-
-
-def format_count(count: int) -> str:
-    """Return a count as "once" or "3 times"."""
-    return "once" if count == 1 else f"{count} times"
 
 
 def format_usage(usage: Mapping[str, float]) -> list[str]:

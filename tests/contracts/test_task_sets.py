@@ -9,7 +9,7 @@ from built_sets import built_set, each_task_set, one_of_each_reward
 from pins import PINS
 
 from agentgym import EpisodeManager, ScriptedPolicy, TaskSet, close_backends, load
-from agentgym.evaluation.contamination import contamination
+from agentgym.methods.contamination import contamination
 from agentgym.testing import check_reward, check_task_set
 from agentgym.testing.hidden_truth import shown_truth
 

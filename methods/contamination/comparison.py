@@ -16,8 +16,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.errors import EvaluationError
-from agentgym.task.definition import BOOKKEEPING, Task
+from agentgym import EvaluationError, Task
+from agentgym.task import BOOKKEEPING
 
 BANDS, ROWS = 32, 4  # pairs with Jaccard similarity 0.7 are found with probability 1 - (1 - 0.7^4)^32 = 0.9998
 SHINGLE = 3
