@@ -33,8 +33,8 @@ from agentgym.policy import TransformersPolicy, make_model, make_tokenizer
 from agentgym.policy.formats.hermes import Hermes
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.vllm import save_untied
+from agentgym.policy.vllm_training import digest
 from agentgym.sandbox import Backend, NamespacesBackend, Sandbox
-from agentgym.training.vllm.engine import digest
 
 TASK_SETS = ("sql/store-v1", "text/number-guess-v1")
 MODEL = {"hidden": 768, "layers": 16, "heads": 12, "kv_heads": 4, "head_dim": 64}  # 99 M parameters

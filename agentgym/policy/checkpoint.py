@@ -13,7 +13,16 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor, AutoTokenizer
 
 from agentgym.errors import PolicyError
-from agentgym.policy.adapters import adapter_folder, base_of, can_merge, merged, open_adapter, target_layers
+from agentgym.policy.adapters import (
+    ADAPTER,
+    adapter_folder,
+    base_of,
+    can_merge,
+    has_adapter,
+    merged,
+    open_adapter,
+    target_layers,
+)
 from agentgym.policy.device import dtype_of
 from agentgym.policy.load_options import LoadOptions, LoraOptions
 from agentgym.policy.quantization import quantization_config, sample_as_in_training
@@ -216,3 +225,9 @@ def _load_weights(source: str | Path, options: LoadOptions, device: str, sees: b
 
 def _sees(source: str | Path, options: LoadOptions) -> bool:
     return hasattr(AutoConfig.from_pretrained(source, revision=options.revision), "vision_config")
+
+
+def save_model(model: Any, processing_class: Any, folder: Path, texts: Mapping[str, str] = {}) -> None:
+    """Save the model, or only its adapter, atomically. `texts`: more files to write into the folder, by name."""
+    only_adapter = {"selected_adapters": [ADAPTER], "save_embedding_layers": False} if has_adapter(model) else {}
+    save_atomically(model, processing_class, folder, texts=texts, **only_adapter)

@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 
 from agentgym import registry
 from agentgym.errors import RecipeError
+from agentgym.policy.policy_section import PolicySection, TinySection
+from agentgym.policy.vllm_section import VllmSection
 from agentgym.reward.contract import Reward
 from agentgym.task.task_set import TaskSet
 from agentgym.training.recipe.episode_section import EpisodeSection
-from agentgym.training.recipe.hardware_section import HardwareSection, VllmSection
-from agentgym.training.recipe.policy_section import PolicySection, TinySection
+from agentgym.training.recipe.hardware_section import HardwareSection
 from agentgym.training.recipe.train_section import TrainSection
 
 

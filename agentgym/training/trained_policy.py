@@ -15,12 +15,12 @@ from agentgym.policy.adapters import own_model
 from agentgym.policy.batching import Batcher
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.local import policy_of, renderer_of
+from agentgym.policy.policy_section import PolicySection
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.transformers import TransformersPolicy
+from agentgym.policy.vllm_training import TrainedVllmPolicy, TrainedVllmPool, VllmEngine
 from agentgym.training.model.sharding import sharing_copy
 from agentgym.training.recipe.hardware_section import HardwareSection
-from agentgym.training.recipe.policy_section import PolicySection
-from agentgym.training.vllm.engine import TrainedVllmPolicy, TrainedVllmPool, VllmEngine
 
 TrainedPolicy = TransformersPolicy | TrainedVllmPolicy | TrainedVllmPool
 

@@ -19,12 +19,12 @@ from typer.testing import CliRunner
 from agentgym import Task, Trajectory, Turn
 from agentgym.cli.app import app
 from agentgym.errors import RecipeError
+from agentgym.evaluation.collapse_guard import CollapseGuard, GuardSection
 from agentgym.evaluation.diagnostics import diagnose, zero_gradient_forecast
 from agentgym.messages import Call, Message, Result, StopReason
 from agentgym.storage.checkpoints import BEST, best_validation, healthy_step, keep_healthy
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
-from agentgym.training.monitoring.collapse_guard import CollapseGuard, GuardSection
 
 WELL = {
     "success": 0.5,

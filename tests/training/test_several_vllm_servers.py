@@ -12,10 +12,10 @@ from lookup_runs import PUSHED, RECIPE, SMALL, execute
 from vllm_stand_in import vllm_stand_ins
 
 from agentgym.errors import RecipeError
+from agentgym.policy.vllm_check import check_vllm
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
-from agentgym.training.vllm.check import check_vllm
 
 
 def recipe(urls: object, **vllm: object) -> Recipe:

@@ -21,8 +21,8 @@ from agentgym.policy.adapters import new_adapter
 from agentgym.policy.load_options import LoraOptions
 from agentgym.policy.local import renderer_of
 from agentgym.policy.scoring import score
+from agentgym.policy.vllm_training import PROMPT, ServedModel, VllmEngine
 from agentgym.training import Recipe
-from agentgym.training.vllm.engine import PROMPT, ServedModel, VllmEngine
 
 
 @pytest.fixture(scope="module")

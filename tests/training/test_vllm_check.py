@@ -10,8 +10,8 @@ from model_server import Answer, serving
 from planned import check_parts_of
 
 from agentgym.errors import RecipeError
+from agentgym.policy.vllm_check import check_vllm
 from agentgym.training import Recipe
-from agentgym.training.vllm.check import check_vllm
 
 WEIGHTS = {"/pause": {}, "/collective_rpc": {}, "/reset_prefix_cache": {}, "/resume": {}}
 ADAPTERS = {"/v1/load_lora_adapter": {}, "/v1/unload_lora_adapter": {}}

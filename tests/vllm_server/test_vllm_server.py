@@ -25,10 +25,10 @@ from agentgym.policy import (
     make_tokenizer,
 )
 from agentgym.policy.adapters import merged, new_adapter
+from agentgym.policy.checkpoint import save_model
 from agentgym.policy.load_options import LoraOptions
 from agentgym.policy.vllm import save_untied
 from agentgym.policy.vllm_server import SERVED_NAME, VllmServer
-from agentgym.training.model.models import save_model
 
 pytestmark = pytest.mark.timeout(900)
 OPENING = (Message("system", "Use SQL."), Message("user", "How many orders?"))

@@ -24,6 +24,7 @@ from agentgym.errors import PolicyError, RecipeError
 from agentgym.policy.adapters import new_adapter, own_model
 from agentgym.policy.checkpoint import load_configuration
 from agentgym.policy.merged_copy import MergedCopy, can_copy
+from agentgym.policy.policy_section import PolicySection
 from agentgym.policy.role_adapters import in_roles
 from agentgym.policy.tiny import make_configuration
 from agentgym.sandbox.pool.headroom import measure_headroom
@@ -32,7 +33,6 @@ from agentgym.training.checks.parts import used_parts
 from agentgym.training.loss.microbatches import RowSizes, parts_of
 from agentgym.training.loss.shared_prefixes import why_unshared
 from agentgym.training.recipe.episode_section import EpisodeSection
-from agentgym.training.recipe.policy_section import PolicySection
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.train_section import TrainSection
 

@@ -23,7 +23,6 @@ from agentgym.training.processes import Processes
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.signals.selection import PlannedSignals
 from agentgym.training.stages.contract import PlannedStage
-from agentgym.training.vllm.check import ServedSampling
 
 
 class BackgroundPlay(PlannedPart):
@@ -65,6 +64,15 @@ class PlannedSampler(PlannedPart):
 
 _OF_WHOLE_DISTRIBUTIONS = ("score_norms", "token_certainties")
 """Signals computed from the distribution over all tokens."""
+
+
+class ServedSampling(PlannedPart):
+    """Sampling by the servers of [vllm]."""
+
+    @override
+    def conflicts(self, plan: TrainingPlan) -> Iterator[str]:
+        if plan.train.generation == "trl":
+            yield "[vllm] names what samples: leave out train.generation = 'trl'."
 
 
 class TrlGeneration(PlannedPart):

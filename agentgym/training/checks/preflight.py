@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agentgym.errors import CreditError, RecipeError, TaskError
 from agentgym.policy.silence import silence_libraries
+from agentgym.policy.vllm_check import check_vllm
 from agentgym.rollout.engine import ConnectingEngine
 from agentgym.task.task_set import TaskSet
 from agentgym.training.checks.parts import PlannedSampler, parts_of, plan_of
@@ -23,7 +24,6 @@ from agentgym.training.samplers import sampler_of
 from agentgym.training.stages.contract import PlannedStage
 from agentgym.training.stages.plan import planned_stages
 from agentgym.training.stages.stored_episodes import LEDGER, EpisodeSource, check_usable, finished_of
-from agentgym.training.vllm.check import check_vllm
 from agentgym.trajectory.record import Trajectory
 
 

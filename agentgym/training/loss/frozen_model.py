@@ -11,10 +11,10 @@ from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 
 from agentgym.errors import PolicyError, RecipeError
 from agentgym.policy.checkpoint import load_checkpoint, tokenizer_of
+from agentgym.policy.policy_section import PolicySection
 from agentgym.storage.run_folder import checkpoint_in
 from agentgym.training.loss.labelled_head import project_labelled_only
 from agentgym.training.loss.step_batch import StepBatch
-from agentgym.training.recipe.policy_section import PolicySection
 
 
 class FrozenModel:

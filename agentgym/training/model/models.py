@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from agentgym.errors import MissingExtraError, PolicyError, RecipeError
-from agentgym.policy.adapters import ADAPTER, can_merge, has_adapter, load_into, merged, new_adapter, open_adapter
+from agentgym.policy.adapters import can_merge, has_adapter, load_into, merged, new_adapter, open_adapter
 from agentgym.policy.checkpoint import (
     check_checkpoint,
     load_checkpoint,
     load_configuration,
     load_state,
-    save_atomically,
+    save_model,
 )
 from agentgym.policy.load_options import LoadOptions
+from agentgym.policy.policy_section import PolicySection
 from agentgym.policy.quantization import quantization_config
 from agentgym.policy.role_adapters import role_adapters_of, save_each_role
 from agentgym.storage.checkpoints import step_of
 from agentgym.storage.run_folder import checkpoint_in
 from agentgym.training.model.sharding import is_sharded
 from agentgym.training.processes import Processes
-from agentgym.training.recipe.policy_section import PolicySection
 
 FINAL = "final"
 """Name of the checkpoint at the end of a run."""
@@ -131,12 +130,6 @@ def train_from(trainer: Any, checkpoint: Path | None, *, is_last: bool = False) 
         restore(trainer.model, checkpoint)
     else:
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-
-
-def save_model(model: Any, processing_class: Any, folder: Path, texts: Mapping[str, str] = {}) -> None:
-    """Save the model, or only its adapter, atomically. `texts`: more files to write into the folder, by name."""
-    only_adapter = {"selected_adapters": [ADAPTER], "save_embedding_layers": False} if has_adapter(model) else {}
-    save_atomically(model, processing_class, folder, texts=texts, **only_adapter)
 
 
 def save_final(model: Any, processing_class: Any, checkpoints: Path, processes: Processes) -> Any:

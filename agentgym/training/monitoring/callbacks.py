@@ -12,16 +12,16 @@ from rich.console import Console
 from rich.progress import TaskID
 from transformers import TrainerCallback
 
+from agentgym.evaluation.collapse_guard import Alarm, CollapseGuard
 from agentgym.evaluation.cuts import format_cuts, recipe_option
 from agentgym.evaluation.diagnostics import CUT
+from agentgym.evaluation.guard_section import GuardSection
 from agentgym.rollout.progress import PhaseProgress
 from agentgym.storage.checkpoints import COMPLETE, HEALTHY, healthy_step, keep_healthy
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training.loss.shared_prefixes import why_unshared
-from agentgym.training.monitoring.collapse_guard import Alarm, CollapseGuard
 from agentgym.training.parts import TrainingPart
 from agentgym.training.processes import ALONE, Processes
-from agentgym.training.recipe.guard_section import GuardSection
 
 
 class LoggingCallback(TrainerCallback):

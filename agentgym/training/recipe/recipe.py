@@ -15,17 +15,18 @@ from pydantic import Field, ValidationError, model_validator
 
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import RecipeError
+from agentgym.evaluation.guard_section import GuardSection
 from agentgym.options import Section, explain_refusal
+from agentgym.policy.policy_section import PolicySection
+from agentgym.policy.vllm_section import VllmSection
 from agentgym.reward.contract import Reward
 from agentgym.rollout.config import RolloutConfig
 from agentgym.task.task_set import TaskSet
 from agentgym.training.recipe.episode_section import EpisodeSection, parse_hooks
 from agentgym.training.recipe.evaluate_section import EvaluateSection
-from agentgym.training.recipe.guard_section import GuardSection
-from agentgym.training.recipe.hardware_section import HardwareSection, VllmSection
+from agentgym.training.recipe.hardware_section import HardwareSection
 from agentgym.training.recipe.keys import override_key, recipe_file, with_current_keys
 from agentgym.training.recipe.names import check_names
-from agentgym.training.recipe.policy_section import PolicySection
 from agentgym.training.recipe.reward_section import RewardSection
 from agentgym.training.recipe.stage_section import StageSection
 from agentgym.training.recipe.tasks_section import TasksSection

@@ -12,7 +12,9 @@ from typing import Any
 from rich.console import Console
 
 from agentgym.credit import Estimator
+from agentgym.policy.checkpoint import save_model
 from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy.vllm_training import ServedModel, TrainedVllmPolicy, VllmEngine
 from agentgym.reward.contract import Reward
 from agentgym.rollout.progress import PhaseProgress
 from agentgym.rollout.rollouts import Rollouts
@@ -21,14 +23,12 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task.task_set import TaskSet
 from agentgym.training.demonstrate import Demonstrations
-from agentgym.training.model.models import save_model
 from agentgym.training.model.sharding import gather_into, is_sharded
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.signals.provider import SignalProvider, SignalSources
 from agentgym.training.stages.stored_episodes import EpisodeSource, StoredEpisodes
 from agentgym.training.trained_policy import TrainedPolicy, trained_policy
-from agentgym.training.vllm.engine import ServedModel, TrainedVllmPolicy, VllmEngine
 from agentgym.trajectory.record import Trajectory
 
 STEP_TASKS = "tasks.jsonl"

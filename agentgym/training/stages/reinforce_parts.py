@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from agentgym.policy.checkpoint import save_model
 from agentgym.policy.logit_hooks.contract import TrainedHookMaker
 from agentgym.rollout.engine import ReportingEngine
 from agentgym.rollout.rollouts import Rollouts
@@ -20,7 +21,6 @@ from agentgym.storage.run_folder import RunFolder
 from agentgym.training.gatherers import Gatherer, make_gatherer, play_groups
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.gatherers.contract import WrappedGatherer
-from agentgym.training.model.models import save_model
 from agentgym.training.monitoring.callbacks import CollapseGuardCallback, LoggingCallback, ValidationCallback
 from agentgym.training.monitoring.start_distance import StartDistance
 from agentgym.training.parts import TrainingPart, TrainingRun

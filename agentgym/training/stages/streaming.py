@@ -16,6 +16,7 @@ from transformers import TrainerCallback
 
 from agentgym.policy.contract import Policy
 from agentgym.policy.transformers import TransformersPolicy
+from agentgym.policy.vllm_training import TrainedVllmPolicy, TrainedVllmPool
 from agentgym.task.definition import Task
 from agentgym.training.asynchronous.stream import Capacity, GroupStream, shuffled
 from agentgym.training.gatherers import Gatherer, play_groups
@@ -23,7 +24,6 @@ from agentgym.training.model.sharding import plain_forward
 from agentgym.training.processes import Processes
 from agentgym.training.samplers import Sampler
 from agentgym.training.stages.context import Learner, RunContext
-from agentgym.training.vllm.engine import TrainedVllmPolicy, TrainedVllmPool
 from agentgym.trajectory.record import Trajectory
 
 FILE = "stream.json"

@@ -8,6 +8,7 @@ from functools import partial
 
 from agentgym import registry
 from agentgym.errors import RecipeError
+from agentgym.policy.checkpoint import save_model
 from agentgym.policy.contract import Renderer
 from agentgym.policy.vision_inputs import VisionInputs
 from agentgym.storage.checkpoints import latest_checkpoint, step_of
@@ -16,7 +17,6 @@ from agentgym.training.demonstrate import tokenise
 from agentgym.training.fit import TrainingPlan
 from agentgym.training.imitation import Example, ImitationOptions, imitate
 from agentgym.training.model.model_failures import DivergenceCallback
-from agentgym.training.model.models import save_model
 from agentgym.training.monitoring.callbacks import LoggingCallback, ValidationCallback
 from agentgym.training.recipe.warm_start_section import ADAMW, WarmStartSection
 from agentgym.training.stages.context import Learner, RunContext

@@ -14,8 +14,8 @@ from statistics import median
 from typing import Any
 
 from agentgym.credit.reward_parts import MOVED_BY
+from agentgym.evaluation.guard_section import GuardSection
 from agentgym.reward import SUCCESS
-from agentgym.training.recipe.guard_section import GuardSection
 
 VALIDATION_DROP = "validation_drop"
 

@@ -16,18 +16,17 @@ import torch
 from agentgym.errors import RecipeError
 from agentgym.messages import Message
 from agentgym.policy.adapters import has_adapter, own_model
-from agentgym.policy.checkpoint import tokenizer_of
+from agentgym.policy.checkpoint import save_model, tokenizer_of
 from agentgym.policy.http import RetryPolicy
+from agentgym.policy.policy_section import PolicySection
 from agentgym.policy.pool import PolicyPool
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.scoring import score
 from agentgym.policy.transformers import evaluating
 from agentgym.policy.vllm import VllmPolicy, save_untied
+from agentgym.policy.vllm_check import served_model
+from agentgym.policy.vllm_section import VllmSection
 from agentgym.policy.vllm_server import SERVED_NAME, VllmServer
-from agentgym.training.model.models import save_model
-from agentgym.training.recipe.hardware_section import VllmSection
-from agentgym.training.recipe.policy_section import PolicySection
-from agentgym.training.vllm.check import served_model
 
 PROMPT = "Sort the numbers 12, 7 and 305, add them up, and say in one short sentence which of them is the largest."
 """A text that the server and this process score. Any text on which two models differ can be used."""

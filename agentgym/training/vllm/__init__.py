@@ -1,1 +1,0 @@
-"""Samples from the trained model through a vLLM server."""
