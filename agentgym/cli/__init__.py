@@ -15,22 +15,36 @@ if TYPE_CHECKING:
     from agentgym.cli.console import err, out, progress_bar, resumable, run
     from agentgym.cli.fields import takes
     from agentgym.cli.policies import load_policy
-    from agentgym.cli.task_offer import OfferOptions
+    from agentgym.cli.task_offer import OfferedTask, OfferOptions, show_outcome
     from agentgym.cli.user_code import Import
 
 _HOME = {
     "Import": "user_code",
     "OfferOptions": "task_offer",
+    "OfferedTask": "task_offer",
     "err": "console",
     "load_policy": "policies",
     "out": "console",
     "progress_bar": "console",
     "resumable": "console",
     "run": "console",
+    "show_outcome": "task_offer",
     "takes": "fields",
 }
 
-__all__ = ["Import", "OfferOptions", "err", "load_policy", "out", "progress_bar", "resumable", "run", "takes"]
+__all__ = [
+    "Import",
+    "OfferOptions",
+    "OfferedTask",
+    "err",
+    "load_policy",
+    "out",
+    "progress_bar",
+    "resumable",
+    "run",
+    "show_outcome",
+    "takes",
+]
 
 
 __getattr__ = lazy_names(__name__, _HOME)

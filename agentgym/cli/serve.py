@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli.console import err, out, run
+from agentgym.cli.console import err, out
 from agentgym.cli.fields import Fields, FieldsCommand, takes
-from agentgym.cli.options import backend_option, judging_options, one_task, rollout_options, split_tasks, unhurried
+from agentgym.cli.options import backend_option, rollout_options, split_tasks
 from agentgym.cli.policies import AgentOptions
 from agentgym.cli.rollout import ORACLE, KeepOptions, play_and_keep
-from agentgym.cli.run_ledger import new_ledger
-from agentgym.cli.task_offer import ListenOptions, OfferOptions
+from agentgym.cli.task_offer import ListenOptions
 from agentgym.cli.user_code import Import
 from agentgym.text import counted
 
 if TYPE_CHECKING:
     from agentgym.cli.rollout_options import RolloutOptions
     from agentgym.cluster.served_episodes import ServerLimits
-    from agentgym.trajectory.record import Trajectory
 
 app = typer.Typer(no_args_is_help=True, help="Serve environments to other hosts and programs.")
 
@@ -85,87 +82,6 @@ def environments(
         serve_environments(
             served, tokens, socket, limits, backend=options.config.backend, options_allowed=allow_options
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferedTask:
-    """The task that is offered, and the folder that keeps its episode."""
-
-    tasks: Annotated[str, typer.Argument(metavar="SET[:SPLIT]")]
-    """The task set of the task, with its split; the split is train by default."""
-    index: Annotated[int, typer.Option(min=0)] = 0
-    """The number of the task in the split, from 0."""
-    task_id: Annotated[str | None, typer.Option("--task", metavar="ID")] = None
-    """The id of the task, instead of its number."""
-    folder: Annotated[Path | None, typer.Option("--out", metavar="DIR")] = None
-    """Keep the episode in DIR/ledger.sqlite."""
-
-
-@app.command("mcp", cls=FieldsCommand)
-@takes(offered=OfferedTask, options=judging_options)
-def mcp(offered: OfferedTask, options: RolloutOptions, modules: Import = None) -> None:
-    """Offer one episode as an MCP server on standard input and output: to any program that knows MCP.
-
-    The task is the server's `instructions`, the environment's tools are its tools, and each call is a turn. The episode
-    is judged when it ends; its outcome is printed to standard error. If the client leaves earlier, the episode fails.
-
-    Example: agentgym serve mcp sql/store-v1:train --index 3 --out runs/offered
-    """
-    from agentgym import registry
-    from agentgym.interop.mcp.episode_server import serve_on_stdio
-
-    name, split = split_tasks(offered.tasks, "train")
-    task = one_task(registry.load_task_set(name), split, offered.index, offered.task_id)
-    config, folder = unhurried(options.make_config()), offered.folder
-    with new_ledger(folder) as ledger:
-        trajectory = run(serve_on_stdio(task, config, ledger))
-    err().print(outcome_line(trajectory), markup=False, soft_wrap=True)
-
-
-def outcome_line(trajectory: Trajectory) -> str:
-    """Return a line that says how an episode ended."""
-    outcome = "  ".join(f"{part} {value:+.3g}" for part, value in trajectory.outcome.items())
-    stop = trajectory.stop_reason.value if trajectory.stop_reason else "not finished"
-    return f"{trajectory.task.id}: {stop} after {counted(len(trajectory.turns), 'turn')}: {outcome or trajectory.error}"
-
-
-@app.command("mcp-http", cls=FieldsCommand)
-@takes(offered=OfferOptions.at_port(8652))
-def mcp_http(
-    offered: OfferOptions,
-    max_episodes: Annotated[
-        int, typer.Option(min=1, help="Episodes that may be open at the same time. A further one is refused.")
-    ] = 64,
-    idle_s: Annotated[
-        float, typer.Option(min=0.1, help="An episode that is silent for this many seconds ends.")
-    ] = 900.0,
-    modules: Import = None,
-) -> None:
-    """Offer tasks as MCP servers over HTTP: an episode for each client, judged here.
-
-    A client connects to /tasks/ID/mcp, and each handshake there begins an episode. A client without sessions needs the
-    URL of an episode: POST /episodes returns one, and DELETE on it ends the episode and returns the outcome.
-
-    Example: agentgym serve mcp-http sql/store-v1:train --out runs/offered
-    """
-    from agentgym.cluster.serving import FIRST_REQUEST_S, check_installed, serve_application
-
-    check_installed()
-    from agentgym.cluster.connections import Connections
-    from agentgym.interop.mcp.http import HttpAccess, HttpBounds, McpHttpServer
-
-    connections = Connections(4 * max_episodes + 64, FIRST_REQUEST_S)
-    with offered.open() as offer:
-        server = McpHttpServer(
-            offer.tasks,
-            offer.config,
-            offer.ledger,
-            access=HttpAccess(offered.host, offer.tokens),
-            bounds=HttpBounds(max_episodes, idle_s),
-            ended=lambda trajectory: err().print(outcome_line(trajectory), markup=False, soft_wrap=True),
-            accepted=connections.accept,
-        )
-        serve_application(server.application(), offer.listening, connections)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

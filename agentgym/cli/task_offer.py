@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from dataclasses import field as dataclass_field
 from pathlib import Path
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.console import out
+from agentgym.cli.console import err, out
 from agentgym.cli.fields import Fields
-from agentgym.cli.options import JUDGING, rollout_options, split_tasks, unhurried
+from agentgym.cli.options import JUDGING, one_task, rollout_options, split_tasks, unhurried
+from agentgym.cli.run_ledger import new_ledger
 from agentgym.text import counted
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from agentgym.rollout.config import RolloutConfig
     from agentgym.storage import Ledger
     from agentgym.task.definition import Task
+    from agentgym.trajectory.record import Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,23 @@ class TaskOffer:
     ledger: Ledger | None
     """The ledger that keeps the episodes; None where they are not kept."""
 
+    def serve(self, make_application: Callable[[Callable[[object], None]], Any], *, connections: int) -> None:
+        """Serve an ASGI application until the process is interrupted or told to end.
+
+        Args:
+            make_application: makes the application from a function, which the application calls with the address of
+                each connection on which it accepted a request. Other connections are closed soon.
+            connections: the maximum number of connections at once.
+        Raises: MissingExtraError without the extra `serve`.
+        """
+        from agentgym.cluster.serving import FIRST_REQUEST_S, check_installed, serve_application
+
+        check_installed()
+        from agentgym.cluster.connections import Connections
+
+        bounded = Connections(connections, FIRST_REQUEST_S)
+        serve_application(make_application(bounded.accept), self.listening, bounded)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferOptions(ListenOptions):
@@ -72,8 +91,7 @@ class OfferOptions(ListenOptions):
     @classmethod
     def at_port(cls, port: int) -> Fields:
         """Return the options of a command that listens at this port by default."""
-        names = (*(field.name for field in fields(cls) if field.name != "episodes"), *JUDGING)
-        return Fields(cls, names, {"port": port})
+        return _with_judging(cls, {"port": port})
 
     @contextmanager
     def open(self) -> Iterator[TaskOffer]:
@@ -85,7 +103,6 @@ class OfferOptions(ListenOptions):
         from agentgym.cluster.serving import is_loopback, listen
         from agentgym.cluster.tokens import server_tokens
         from agentgym.errors import AccessRefused
-        from agentgym.storage import Ledger, RunFolder
 
         host, token_file, folder = self.host, self.token_file, self.folder
         if token_file is None and not is_loopback(host):
@@ -98,9 +115,57 @@ class OfferOptions(ListenOptions):
         offered = registry.load_task_set(name)[split]
         tokens = server_tokens(token_file) if token_file is not None else ()
         listening = listen(host, self.port)
-        with closing(Ledger(RunFolder(folder).create().ledger)) if folder else nullcontext() as ledger:
+        with new_ledger(folder) as ledger:
             address = f"http://{host}:{listening.getsockname()[1]}"
             out().print(
                 f"Serving {counted(len(offered), 'task')} at {address} Ctrl-C ends this.", markup=False, soft_wrap=True
             )
             yield TaskOffer(name, split, offered, config, tokens, listening, ledger)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedTask:
+    """The task that is offered, and the folder that keeps its episode."""
+
+    tasks: Annotated[str, typer.Argument(metavar="SET[:SPLIT]")]
+    """The task set of the task, with its split; the split is train by default."""
+    index: Annotated[int, typer.Option(min=0)] = 0
+    """The number of the task in the split, from 0."""
+    task_id: Annotated[str | None, typer.Option("--task", metavar="ID")] = None
+    """The id of the task, instead of its number."""
+    folder: Annotated[Path | None, typer.Option("--out", metavar="DIR")] = None
+    """Keep the episode in DIR/ledger.sqlite."""
+    episodes: Any = dataclass_field(default_factory=lambda: rollout_options()())
+    """How the episode is seeded and judged, and where: RolloutOptions, whose import takes a while."""
+
+    @classmethod
+    def options(cls) -> Fields:
+        """Return the options of a command that offers one task."""
+        return _with_judging(cls)
+
+    @contextmanager
+    def open(self) -> Iterator[tuple[Task, RolloutConfig, Ledger | None]]:
+        """Yield the task, the config of its episode, and the ledger that keeps it, which is closed after the block.
+
+        Raises: TaskError naming the available tasks; what `load_task_set` raises.
+        """
+        from agentgym import registry
+
+        name, split = split_tasks(self.tasks, "train")
+        task = one_task(registry.load_task_set(name), split, self.index, self.task_id)
+        with new_ledger(self.folder) as ledger:
+            yield task, unhurried(self.episodes.make_config()), ledger
+
+
+def _with_judging(cls: type, defaults: Mapping[str, Any] = {}) -> Fields:
+    """Return the options for the fields of a class, with those of judging in place of its field `episodes`."""
+    return Fields(cls, (*(field.name for field in fields(cls) if field.name != "episodes"), *JUDGING), dict(defaults))
+
+
+def show_outcome(trajectory: Trajectory) -> None:
+    """Print a line that says how an offered episode ended to standard error."""
+    outcome = "  ".join(f"{part} {value:+.3g}" for part, value in trajectory.outcome.items())
+    stop = trajectory.stop_reason.value if trajectory.stop_reason else "not finished"
+    turns = counted(len(trajectory.turns), "turn")
+    line = f"{trajectory.task.id}: {stop} after {turns}: {outcome or trajectory.error}"
+    err().print(line, markup=False, soft_wrap=True)

@@ -25,15 +25,21 @@ from agentgym.moved import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.cluster.ray_engine import RayEngine
+    from agentgym.cluster.served_episodes import ServerRefusal
+    from agentgym.cluster.serving import is_loopback
+    from agentgym.cluster.tokens import token_position
 
 _HOME = {  # named as entry points by earlier versions, if installed
     "KubernetesBackend": "kubernetes_backend",
     "RayBackend": "ray_backend",
     "RayEngine": "ray_engine",
+    "ServerRefusal": "served_episodes",
     "environment_at": "remote_environment",
+    "is_loopback": "serving",
+    "token_position": "tokens",
 }
 
-__all__ = ["RayEngine"]
+__all__ = ["RayEngine", "ServerRefusal", "is_loopback", "token_position"]
 
 
 __getattr__ = lazy_names(__name__, _HOME)

@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 from agentgym import __version__, registry
 from agentgym.cluster.served_episodes import EpisodeTable, ServerLimits, ServerRefusal
-from agentgym.cluster.tokens import number_of
+from agentgym.cluster.tokens import token_position
 from agentgym.cluster.wire import PROTOCOL, PROTOCOL_HEADER, WireError, decode, description_of, encode, error_to_json
 from agentgym.errors import AgentGymError
 from agentgym.sandbox import Backend
@@ -171,7 +171,7 @@ class EnvironmentServer:
     def _admit(self, request: Request) -> None:
         """Check token and protocol, and note the owner. Raises: ServerRefusal."""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        owner = number_of(given.strip(), self._tokens) if scheme.lower() == "bearer" else None
+        owner = token_position(given.strip(), self._tokens) if scheme.lower() == "bearer" else None
         if owner is None:
             raise ServerRefusal(401, "wrong_token", "The server does not accept this token.")
         self._accepted(request.scope.get("client"))

@@ -63,7 +63,7 @@ def read_tokens(file: Path) -> Sequence[str]:
     return [_checked(line, str(file)) for line in lines]
 
 
-def number_of(given: str, tokens: Sequence[str]) -> int | None:
+def token_position(given: str, tokens: Sequence[str]) -> int | None:
     """Return the position of a token among the accepted tokens, or None. Takes constant time."""
     matches = [hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()) for token in tokens]
     return matches.index(True) if any(matches) else None

@@ -13,17 +13,20 @@ from agentgym.moved import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.interop import mcp
+    from agentgym.interop.ascii_json import AsciiJSONResponse
     from agentgym.interop.gateway.gateway import PolicyGateway
     from agentgym.interop.offered_episode import OfferedEpisode
     from agentgym.interop.text_env import TextEnv
 
 _HOME = {
+    "AsciiJSONResponse": "ascii_json",
     "OfferedEpisode": "offered_episode",
     "PolicyGateway": "gateway",
     "TextEnv": "text_env",
 }
 
 __all__ = [
+    "AsciiJSONResponse",
     "OfferedEpisode",
     "PolicyGateway",
     "TextEnv",

@@ -1,8 +1,11 @@
-"""The tools of an MCP server as an environment: `agentgym/mcp-v1` and `register_mcp`.
+"""MCP in both directions: the tools of an MCP server as an environment, and our episodes as MCP servers.
 
 environment.py      McpEnvironment, `register_mcp`
 server.py           starting or reaching a server, and the connection to it
 guest_bridge.py     the client that runs beside the server in its sandbox; guest_transports.py, its transports
+episode_server.py   one of our episodes, whose policy is the client that calls the tools; also on standard streams
+http.py             our episodes over HTTP
+command.py          `agentgym serve mcp` and `agentgym serve mcp-http`
 """
 
 from .environment import McpEnvironment, register_mcp

@@ -30,7 +30,7 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 
 pytest.importorskip("starlette")
-from agentgym.interop.mcp.http import MAX_BODY_BYTES, HttpAccess, HttpBounds, McpHttpServer
+from agentgym.bridges.mcp.http import MAX_BODY_BYTES, HttpAccess, HttpBounds, McpHttpServer
 
 SET = "text/number-guess-v1"
 TASKS = load_task_set(SET)["train"][:4]

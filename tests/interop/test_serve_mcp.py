@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from agentgym import Budgets, EpisodeManager, RolloutConfig, ScriptedPolicy, Task, load_task_set
+from agentgym.bridges.mcp.episode_server import EpisodeServer
 from agentgym.errors import TaskError
-from agentgym.interop.mcp.episode_server import EpisodeServer
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 

@@ -18,7 +18,7 @@ HEAVY_MODULES = {
     "agentgym.interop.ascii_json": "serve",
     "agentgym.interop.gateway.application": "serve",
     "agentgym.bridges.gymnasium.environment": "gymnasium",
-    "agentgym.interop.mcp.http": "serve",
+    "agentgym.bridges.mcp.http": "serve",
     "agentgym.bridges.inspect.conversation": "inspect",  # imported by Inspect alone
     "agentgym.bridges.inspect.sandbox": "inspect",
     "agentgym.bridges.inspect.task": "inspect",

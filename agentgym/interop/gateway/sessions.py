@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from agentgym.cluster.tokens import number_of
+from agentgym.cluster.tokens import token_position
 from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.task.definition import Task
 
@@ -67,7 +67,7 @@ class Sessions:
 
     def is_servers(self, token: str) -> bool:
         """Return whether a token allows its sender to take episodes."""
-        return number_of(token, self._tokens) is not None
+        return token_position(token, self._tokens) is not None
 
     def offer(self, loop: ProgramLoop, token: str) -> None:
         """Let a client take an episode."""

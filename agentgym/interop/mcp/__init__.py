@@ -1,9 +1,7 @@
-"""MCP, the Model Context Protocol: our episodes as MCP servers. `agentgym.bridges.mcp` uses the servers of others.
+"""MCP, the Model Context Protocol, as far as several servers need it; `agentgym.bridges.mcp` is the rest.
 
 content.py           what a tool returned, as content of a message, and back
-tool_server.py       our tools offered over the protocol
-episode_server.py    one of our episodes, whose policy is the client that calls the tools; also on standard streams
-http.py              our episodes over HTTP
+tool_server.py       tools of ours offered over the protocol
 """
 
 from agentgym.moved import moved_names
@@ -13,5 +11,6 @@ from .content import content_to_mcp as content_to_mcp
 from .content import result_to_mcp as result_to_mcp
 from .content import text_of as text_of
 from .tool_server import OVER as OVER
+from .tool_server import ToolServer as ToolServer
 
 __getattr__ = moved_names(__name__)

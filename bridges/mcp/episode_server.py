@@ -10,19 +10,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import strict_json
-from agentgym.errors import AgentGymError
-from agentgym.interop.offered_episode import OfferedEpisode
-from agentgym.messages import Call, Result
-from agentgym.rollout.config import RolloutConfig
-from agentgym.storage.ledger import Ledger
-from agentgym.task.definition import Task
-from agentgym.trajectory.record import Trajectory
-
-from .tool_server import ToolServer
+from agentgym import AgentGymError, Call, Result, RolloutConfig, Task, Trajectory, strict_json
+from agentgym.interop import OfferedEpisode, mcp
+from agentgym.storage import Ledger
 
 
-class EpisodeServer(ToolServer):
+class EpisodeServer(mcp.ToolServer):
     """Plays one task, and answers the messages of one MCP client. Needs a running event loop.
 
     Args:

@@ -24,19 +24,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from agentgym import strict_json
-from agentgym.cluster.served_episodes import ServerRefusal
-from agentgym.cluster.serving import is_loopback
-from agentgym.cluster.tokens import number_of
-from agentgym.errors import AgentGymError
-from agentgym.interop.ascii_json import AsciiJSONResponse
-from agentgym.rollout.config import RolloutConfig
-from agentgym.storage.ledger import Ledger
-from agentgym.task.definition import Task
-from agentgym.trajectory.record import Trajectory
+from agentgym import AgentGymError, RolloutConfig, Task, Trajectory, strict_json
+from agentgym.cluster import ServerRefusal, is_loopback, token_position
+from agentgym.interop import AsciiJSONResponse
+from agentgym.storage import Ledger
 
 from .episode_server import EpisodeServer, episode_label
-from .tool_server import ENVELOPE, METHOD_NOT_FOUND
+from .guest_bridge import ENVELOPE, METHOD_NOT_FOUND
 
 MAX_BODY_BYTES = 8 * 2**20
 BODY_S = 30.0
@@ -158,7 +152,7 @@ class McpHttpServer:
         elif origin:
             raise ServerRefusal(403, "other_origin", "This server answers no requests from web pages.")
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if self._tokens and (scheme.lower() != "bearer" or number_of(token.strip(), self._tokens) is None):
+        if self._tokens and (scheme.lower() != "bearer" or token_position(token.strip(), self._tokens) is None):
             raise ServerRefusal(
                 401,
                 "unknown_token",
