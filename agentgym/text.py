@@ -13,7 +13,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["counted", "format_count", "percent", "visible"]
+__all__ = ["counted", "percent", "visible"]
 
 _TWINS = {
     **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u2035\u00b4\u02b9\u02bb\u02bc\u02bd\u05f3\uff07\ua78c", "'"),

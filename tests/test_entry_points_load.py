@@ -182,7 +182,7 @@ def test_a_training_part_is_a_class_of_parts_that_takes_part_in_training(name):
     assert isinstance(part, TrainingPart)
     changed = [
         name
-        for name in ("update", "training_tasks", "change_pass")
+        for name in ("update", "training_tasks", "change_pass", "credited")
         if getattr(type(part), name) is not getattr(TrainingPart, name)
     ]
     assert part.provides or part.callbacks() or changed

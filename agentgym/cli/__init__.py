@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agentgym.cli.console import err, out, progress_bar, resumable, run
     from agentgym.cli.fields import takes
     from agentgym.cli.policies import load_policy
-    from agentgym.cli.task_offer import OfferedTask, OfferOptions, show_outcome
+    from agentgym.cli.task_offer import OfferedTask, OfferOptions
     from agentgym.cli.user_code import Import
 
 _HOME = {
@@ -28,7 +28,6 @@ _HOME = {
     "progress_bar": "console",
     "resumable": "console",
     "run": "console",
-    "show_outcome": "task_offer",
     "takes": "fields",
 }
 
@@ -42,7 +41,6 @@ __all__ = [
     "progress_bar",
     "resumable",
     "run",
-    "show_outcome",
     "takes",
 ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from dataclasses import field as dataclass_field
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.console import err, out
+from agentgym.cli.console import err, out, run
 from agentgym.cli.fields import Fields
 from agentgym.cli.options import JUDGING, one_task, rollout_options, split_tasks, unhurried
 from agentgym.cli.run_ledger import new_ledger
@@ -73,6 +73,10 @@ class TaskOffer:
 
         bounded = Connections(connections, FIRST_REQUEST_S)
         serve_application(make_application(bounded.accept), self.listening, bounded)
+
+    def show(self, trajectory: Trajectory) -> None:
+        """Print how an episode ended."""
+        _show_outcome(trajectory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,18 +147,20 @@ class OfferedTask:
         """Return the options of a command that offers one task."""
         return _with_judging(cls)
 
-    @contextmanager
-    def open(self) -> Iterator[tuple[Task, RolloutConfig, Ledger | None]]:
-        """Yield the task, the config of its episode, and the ledger that keeps it, which is closed after the block.
+    def play(self, offer: Callable[[Task, RolloutConfig, Ledger | None], Coroutine[Any, Any, Trajectory]]) -> None:
+        """Offer the task, and print how its episode ended.
 
-        Raises: TaskError naming the available tasks; what `load_task_set` raises.
+        Args:
+            offer: offers a task, whose episode has a config and is kept in a ledger if there is one.
+        Raises: TaskError naming the available tasks; what `load_task_set` and `offer` raise.
         """
         from agentgym import registry
 
         name, split = split_tasks(self.tasks, "train")
         task = one_task(registry.load_task_set(name), split, self.index, self.task_id)
         with new_ledger(self.folder) as ledger:
-            yield task, unhurried(self.episodes.make_config()), ledger
+            trajectory = run(offer(task, unhurried(self.episodes.make_config()), ledger))
+        _show_outcome(trajectory)
 
 
 def _with_judging(cls: type, defaults: Mapping[str, Any] = {}) -> Fields:
@@ -162,7 +168,7 @@ def _with_judging(cls: type, defaults: Mapping[str, Any] = {}) -> Fields:
     return Fields(cls, (*(field.name for field in fields(cls) if field.name != "episodes"), *JUDGING), dict(defaults))
 
 
-def show_outcome(trajectory: Trajectory) -> None:
+def _show_outcome(trajectory: Trajectory) -> None:
     """Print a line that says how an offered episode ended to standard error."""
     outcome = "  ".join(f"{part} {value:+.3g}" for part, value in trajectory.outcome.items())
     stop = trajectory.stop_reason.value if trajectory.stop_reason else "not finished"

@@ -4,7 +4,8 @@
     config = RolloutConfig(engine=RayEngine("10.0.0.7:6379"))
 
 Environment server: environment_server.py answers requests, served_episodes.py keeps the open episodes and their leases,
-serving.py listens. Client side: remote_environment.py, and server_connection.py, which talks to one server.
+serving.py listens, also for other servers. Client side: remote_environment.py, and server_connection.py, which talks to
+one server.
 wire.py: the messages between them. tokens.py: the shared secret.
 
 Episodes on nodes: episode_worker.py plays them on each node, cluster_session.py is the driver's side of a run, relay.py
@@ -24,22 +25,17 @@ from typing import TYPE_CHECKING
 from agentgym.moved import lazy_names
 
 if TYPE_CHECKING:
+    from agentgym.cluster import serving
     from agentgym.cluster.ray_engine import RayEngine
-    from agentgym.cluster.served_episodes import ServerRefusal
-    from agentgym.cluster.serving import is_loopback
-    from agentgym.cluster.tokens import token_position
 
 _HOME = {  # named as entry points by earlier versions, if installed
     "KubernetesBackend": "kubernetes_backend",
     "RayBackend": "ray_backend",
     "RayEngine": "ray_engine",
-    "ServerRefusal": "served_episodes",
     "environment_at": "remote_environment",
-    "is_loopback": "serving",
-    "token_position": "tokens",
 }
 
-__all__ = ["RayEngine", "ServerRefusal", "is_loopback", "token_position"]
+__all__ = ["RayEngine", "serving"]
 
 
 __getattr__ = lazy_names(__name__, _HOME)

@@ -6,18 +6,15 @@ import math
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import httpx
 
 from agentgym._imports import install_command
 from agentgym.errors import PolicyError, RecipeError
-from agentgym.policy.checkpoint import load_configuration
 from agentgym.policy.logit_hooks.served_masks import check_probe, probe_options
 from agentgym.policy.policy_section import PolicySection
 from agentgym.policy.vllm_section import VllmSection
-from agentgym.storage.run_folder import checkpoint_in
 
 OLDEST = (0, 22)
 """The oldest vLLM that TRL 1.16 works with."""
@@ -42,13 +39,6 @@ def check_vllm(section: VllmSection, policy: PolicySection, max_episode_tokens: 
         max_episode_tokens: maximum number of tokens of an episode after its prompt.
     Raises: RecipeError naming key, value and remedy.
     """
-    source = policy.path
-    checkpoint = checkpoint_in(Path(source)) if source is not None else None
-    if checkpoint is not None and hasattr(load_configuration(checkpoint), "vision_config"):
-        raise RecipeError(
-            "[vllm] cannot be used with the model of policy.path, because it reads images. Leave the section out: "
-            "such a model samples in the training process."
-        )
     if section.url is None:
         if policy.quantization:
             raise RecipeError(

@@ -6,10 +6,10 @@ mixture.py     several task sets as one
 """
 
 from agentgym.moved import moved_names
-from agentgym.task.definition import BOOKKEEPING, Origin
+from agentgym.task.definition import Origin
 from agentgym.task.mixture import mixed
 
-__all__ = ["BOOKKEEPING", "Origin", "mixed"]
+__all__ = ["Origin", "mixed"]
 
 
 __getattr__ = moved_names(__name__)

@@ -16,10 +16,6 @@ from agentgym.text import fold_text
 Split = Literal["train", "validation", "held_out"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
 
-BOOKKEEPING = frozenset({"seed", "index", "idx", "id", "uid", "row", "number", "split", "source_index"})
-"""Names of parameters that number a task and do not affect what it asks."""
-
-
 SOURCE = "source:"
 """The prefix of the tag that names the set of a task in a mixture."""
 
@@ -71,6 +67,9 @@ class Origin:
 @dataclass(frozen=True, slots=True)
 class Task:
     """One problem."""
+
+    BOOKKEEPING: ClassVar = frozenset({"seed", "index", "idx", "id", "uid", "row", "number", "split", "source_index"})
+    """Names of parameters that number a task and do not affect what it asks."""
 
     id: str
     """The id of the task, unique in its task set."""
@@ -150,7 +149,7 @@ class Task:
         Without `numbered`, the hash ignores BOOKKEEPING parameters too: equal keys may be the same problem.
         """
         words = [fold_text(m.text) for m in self.opening()]
-        parameters = {key: value for key, value in self.parameters.items() if numbered or key not in BOOKKEEPING}
+        parameters = {key: value for key, value in self.parameters.items() if numbered or key not in self.BOOKKEEPING}
         images = [image.digest for image in images_of(self.opening())]
         text = canonical_json([self.environment, words, _folded(parameters), *([images] if images else [])])
         return hashlib.sha256(text.encode()).hexdigest()

@@ -17,7 +17,7 @@ from agentgym import strict_json
 from agentgym.errors import HeldOutError, SplitLeakError, TaskError
 from agentgym.messages import Message
 from agentgym.task.dataset_rows import Columns, dataset_of, is_folder, tasks_from_dataset
-from agentgym.task.definition import BOOKKEEPING, SPLITS, Split, Task, canonical_json, seed_of
+from agentgym.task.definition import SPLITS, Split, Task, canonical_json, seed_of
 from agentgym.task.script import task_player
 
 _training: ContextVar[bool] = ContextVar("agentgym_training", default=False)
@@ -173,7 +173,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         """
         keys: dict[str, dict[str, str]] = {}
         for split, tasks in self._splits.items():
-            if len(tasks) > 9 and all(BOOKKEEPING & task.parameters.keys() for task in tasks):
+            if len(tasks) > 9 and all(Task.BOOKKEEPING & task.parameters.keys() for task in tasks):
                 words = {tuple(message.text for message in task.opening()) for task in tasks}
                 if len(words) * 10 > len(tasks) * 9:
                     keys[split] = {

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agentgym.cli import Import, OfferedTask, OfferOptions, run, show_outcome, takes
+from agentgym.cli import Import, OfferedTask, OfferOptions, takes
 
 
 @takes(offered=OfferedTask.options())
@@ -22,9 +22,7 @@ def serve_episode(offered: OfferedTask, modules: Import = None) -> None:
     """
     from .episode_server import serve_on_stdio
 
-    with offered.open() as (task, config, ledger):
-        trajectory = run(serve_on_stdio(task, config, ledger))
-    show_outcome(trajectory)
+    offered.play(serve_on_stdio)
 
 
 @takes(offered=OfferOptions.at_port(8652))
@@ -63,7 +61,7 @@ def serve_tasks(
                 offer.ledger,
                 access=HttpAccess(offered.host, offer.tokens),
                 bounds=HttpBounds(max_episodes, idle_s),
-                ended=show_outcome,
+                ended=offer.show,
                 accepted=accepted,
             ).application()
 

@@ -25,8 +25,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agentgym import AgentGymError, RolloutConfig, Task, Trajectory, strict_json
-from agentgym.cluster import ServerRefusal, is_loopback, token_position
-from agentgym.interop import AsciiJSONResponse
+from agentgym.cluster import serving
+from agentgym.interop import mcp
 from agentgym.storage import Ledger
 
 from .episode_server import EpisodeServer, episode_label
@@ -92,7 +92,7 @@ class McpHttpServer:
         self._tasks = {task.id: task for task in tasks}
         self._config, self._ledger, self._bounds = config, ledger, bounds
         self._ended, self._accepted = ended, accepted
-        self._is_local, self._tokens = is_loopback(access.host), access.tokens
+        self._is_local, self._tokens = serving.is_loopback(access.host), access.tokens
         self._label = episode_label()
         self._open: dict[str, _Open] = {}
         self._begun = self._beginning = 0
@@ -135,8 +135,8 @@ class McpHttpServer:
                 self._check_caller(request)
                 self._accepted(request.scope.get("client"))
                 return await handler(request)
-            except ServerRefusal as refused:
-                return AsciiJSONResponse({"error": {"code": refused.kind, "message": str(refused)}}, refused.status)
+            except serving.ServerRefusal as refused:
+                return mcp.AsciiJSONResponse({"error": {"code": refused.kind, "message": str(refused)}}, refused.status)
             except ClientDisconnect:
                 return Response(status_code=400)  # the client has gone
 
@@ -147,20 +147,22 @@ class McpHttpServer:
         origin = request.headers.get("origin")
         if self._is_local:
             named = [request.headers.get("host", ""), *([urlsplit(origin).netloc] if origin else ())]
-            if not all(is_loopback(urlsplit(f"//{name}").hostname or "") for name in named):
-                raise ServerRefusal(403, "other_origin", "This server answers only requests from its own machine.")
+            if not all(serving.is_loopback(urlsplit(f"//{name}").hostname or "") for name in named):
+                raise serving.ServerRefusal(
+                    403, "other_origin", "This server answers only requests from its own machine."
+                )
         elif origin:
-            raise ServerRefusal(403, "other_origin", "This server answers no requests from web pages.")
+            raise serving.ServerRefusal(403, "other_origin", "This server answers no requests from web pages.")
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if self._tokens and (scheme.lower() != "bearer" or token_position(token.strip(), self._tokens) is None):
-            raise ServerRefusal(
+        if self._tokens and (scheme.lower() != "bearer" or serving.token_position(token.strip(), self._tokens) is None):
+            raise serving.ServerRefusal(
                 401,
                 "unknown_token",
                 "The request needs a token of this server. Send it as: Authorization: Bearer TOKEN.",
             )
 
     async def _list_tasks(self, _request: Request) -> Response:
-        return AsciiJSONResponse({"tasks": [*self._tasks]})
+        return mcp.AsciiJSONResponse({"tasks": [*self._tasks]})
 
     async def _serve_task(self, request: Request) -> Response:
         """Answer a message of a client with sessions."""
@@ -168,7 +170,7 @@ class McpHttpServer:
         if secret is not None:
             return await self._serve(request, secret, task)
         if request.method == "DELETE":
-            raise ServerRefusal(400, "no_session", f"Name the session to end in the header {SESSION}.")
+            raise serving.ServerRefusal(400, "no_session", f"Name the session to end in the header {SESSION}.")
         message = await _message(request)
         if message.get("method") != "initialize":
             params = message.get("params")
@@ -178,13 +180,13 @@ class McpHttpServer:
                     "A task has episodes. POST /episodes begins one, and answers a URL for clients without sessions."
                 )
                 return _error(message.get("id"), METHOD_NOT_FOUND, words, 404)
-            raise ServerRefusal(400, "no_session", f"Begin with `initialize`, then send the header {SESSION}.")
+            raise serving.ServerRefusal(400, "no_session", f"Begin with `initialize`, then send the header {SESSION}.")
         secret = await self._begin(task)
         reply = await self._open[secret].server.answer(message)
         if reply is None:  # the message was a notification named initialize
             await self._end(secret)
             return Response(status_code=202)
-        return AsciiJSONResponse(reply, headers={SESSION: secret})
+        return mcp.AsciiJSONResponse(reply, headers={SESSION: secret})
 
     async def _begin_by_request(self, request: Request) -> Response:
         body = await _message(request)
@@ -196,7 +198,7 @@ class McpHttpServer:
             raise _invalid(f"index = {index!r:.60} is not valid: give a number from 0 to {len(ids) - 1}.")
         task = self._task(body.get("task", ids[index]))
         secret = await self._begin(task)
-        return AsciiJSONResponse({"task": task.id, "url": f"{request.base_url}episodes/{secret}/mcp"}, 201)
+        return mcp.AsciiJSONResponse({"task": task.id, "url": f"{request.base_url}episodes/{secret}/mcp"}, 201)
 
     async def _serve_episode(self, request: Request) -> Response:
         return await self._serve(request, request.path_params["secret"])
@@ -206,7 +208,7 @@ class McpHttpServer:
         self._find(secret)
         trajectory = await self._end(secret)
         stop = trajectory.stop_reason.value if trajectory and trajectory.stop_reason else None
-        return AsciiJSONResponse({"stop_reason": stop, "outcome": trajectory.outcome if trajectory else {}})
+        return mcp.AsciiJSONResponse({"stop_reason": stop, "outcome": trajectory.outcome if trajectory else {}})
 
     async def _serve(self, request: Request, secret: str, task: Task | None = None) -> Response:
         """Answer a message of an episode, or end it.
@@ -221,12 +223,14 @@ class McpHttpServer:
             return Response(status_code=204)
         reply = await episode.server.answer(await _message(request))
         episode.last_used_s = asyncio.get_running_loop().time()
-        return Response(status_code=202) if reply is None else AsciiJSONResponse(reply)
+        return Response(status_code=202) if reply is None else mcp.AsciiJSONResponse(reply)
 
     def _task(self, task_id: Any) -> Task:
         task = self._tasks.get(task_id) if isinstance(task_id, str) else None
         if task is None:
-            raise ServerRefusal(404, "unknown_task", f"There is no task {task_id!r:.80}. GET /tasks lists them.")
+            raise serving.ServerRefusal(
+                404, "unknown_task", f"There is no task {task_id!r:.80}. GET /tasks lists them."
+            )
         return task
 
     def _find(self, secret: str) -> _Open:
@@ -243,13 +247,13 @@ class McpHttpServer:
         in_progress = sum(not episode.server.is_over for episode in self._open.values())
         if in_progress + self._beginning >= self._bounds.episodes:
             words = f"All {self._bounds.episodes} episodes of this server are in use: end one, or wait."
-            raise ServerRefusal(503, "full", words)
+            raise serving.ServerRefusal(503, "full", words)
         self._begun, self._beginning = self._begun + 1, self._beginning + 1
         try:
             server = EpisodeServer(task, self._config, self._ledger, label=f"{self._label}-{self._begun}")
             await server.begin()
         except AgentGymError as error:
-            raise ServerRefusal(503, "not_begun", str(error)) from error
+            raise serving.ServerRefusal(503, "not_begun", str(error)) from error
         finally:
             self._beginning -= 1
         secret = secrets.token_urlsafe(24)
@@ -280,9 +284,11 @@ async def _message(request: Request) -> dict[str, Any]:
             async for part in request.stream():
                 body += part
                 if len(body) > MAX_BODY_BYTES:
-                    raise ServerRefusal(413, "too_large", f"A message must have at most {MAX_BODY_BYTES} bytes.")
+                    raise serving.ServerRefusal(
+                        413, "too_large", f"A message must have at most {MAX_BODY_BYTES} bytes."
+                    )
     except TimeoutError:
-        raise ServerRefusal(408, "too_slow", f"The message did not arrive within {BODY_S:g} s.") from None
+        raise serving.ServerRefusal(408, "too_slow", f"The message did not arrive within {BODY_S:g} s.") from None
     try:
         message = strict_json.loads(body or b"{}", allow_surrogates=True)
     except ValueError as error:
@@ -293,12 +299,14 @@ async def _message(request: Request) -> dict[str, Any]:
 
 
 def _error(number: Any, code: int, words: str, status: int) -> Response:
-    return AsciiJSONResponse({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": words}}, status)
+    return mcp.AsciiJSONResponse({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": words}}, status)
 
 
-def _invalid(words: str) -> ServerRefusal:
-    return ServerRefusal(400, "invalid_request", words)
+def _invalid(words: str) -> serving.ServerRefusal:
+    return serving.ServerRefusal(400, "invalid_request", words)
 
 
-def _unknown_episode() -> ServerRefusal:
-    return ServerRefusal(404, "unknown_episode", "There is no such episode. It may have ended: begin a new one.")
+def _unknown_episode() -> serving.ServerRefusal:
+    return serving.ServerRefusal(
+        404, "unknown_episode", "There is no such episode. It may have ended: begin a new one."
+    )

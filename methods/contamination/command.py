@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentgym.cli import Import, err, out
-from agentgym.text import format_count, percent
+from agentgym.text import counted, percent
 
 if TYPE_CHECKING:
     from agentgym import Task, TaskSet
@@ -42,7 +42,7 @@ def check(
     console.print(f"{task_set.name}: {sizes}. Ids and content of the splits differ.", markup=False, soft_wrap=True)
     console.print(f"canary: {task_set.canary}", markup=False, soft_wrap=True)
     uses = held_out_uses(task_set.name, task_set.fingerprint())
-    console.print(f"held-out tasks were evaluated {format_count(len(uses))} on this machine", markup=False)
+    console.print(f"held-out tasks were evaluated {counted(len(uses), 'time')} on this machine", markup=False)
     leaked = 0
     for split in ("validation", "held_out"):
         leaked += _compare("train", list(task_set["train"]), split, list(task_set[split]), threshold)

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym import EvaluationError, Task
-from agentgym.task import BOOKKEEPING
 
 BANDS, ROWS = 32, 4  # pairs with Jaccard similarity 0.7 are found with probability 1 - (1 - 0.7^4)^32 = 0.9998
 SHINGLE = 3
@@ -72,7 +71,7 @@ def contamination(train: Sequence[Task], held_out: Sequence[Task], *, threshold:
     """Search training tasks for tasks that leak held-out tasks.
 
     Compare the words of the opening and of the parameters, ignoring case, punctuation and bookkeeping (see
-    agentgym.task.BOOKKEEPING). Near duplicates share at least the fraction `threshold` of their distinctive word
+    Task.BOOKKEEPING). Near duplicates share at least the fraction `threshold` of their distinctive word
     triples. A triple is distinctive if at most 2 % of the training tasks (or 5 tasks) contain it, since template words
     say nothing about a task. Candidates come from MinHash and banding, and are then compared exactly.
     Raises: EvaluationError for a threshold outside (0, 1].
@@ -172,12 +171,12 @@ def _values(parameters: Mapping[str, Any]) -> Iterator[object]:
         if isinstance(value, Mapping):
             yield from value  # names of things, such as tickets or files, are content
             yield from _values(value)
-        elif key not in BOOKKEEPING or isinstance(value, (list, tuple)):
+        elif key not in Task.BOOKKEEPING or isinstance(value, (list, tuple)):
             yield value
 
 
 def _numbers(task: Task) -> dict[str, Any]:
-    return {key: value for key, value in task.parameters.items() if key in BOOKKEEPING}
+    return {key: value for key, value in task.parameters.items() if key in Task.BOOKKEEPING}
 
 
 def _runs(words: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:

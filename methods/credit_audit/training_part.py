@@ -116,20 +116,26 @@ class CreditAudit(TrainingPart):
         sample: Annotated[int, Field(ge=2)] = 8,
         continuations: Annotated[int, Field(ge=2)] = 4,
     ) -> None:
-        self._options = {"every": every, "sample": sample, "continuations": continuations}
+        self._every, self._sample, self._continuations = every, sample, continuations
         self._audit: StepAudit | None = None
 
     @property
     @override
     def reads_state_keys(self) -> bool:
-        return self._options["every"] > 0
+        return self._every > 0
 
     @override
     def prepare(self, run: TrainingRun) -> None:
-        if self._options["every"]:
-            size, passes = run.train.group_size, run.train.passes
+        if self._every:
             self._audit = StepAudit(
-                run.policy, run.rollouts, **self._options, group_size=size, iterations=passes, seed=run.seed
+                run.policy,
+                run.rollouts,
+                every=self._every,
+                sample=self._sample,
+                continuations=self._continuations,
+                group_size=run.train.group_size,
+                iterations=run.train.passes,
+                seed=run.seed,
             )
 
     @override

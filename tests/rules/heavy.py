@@ -26,7 +26,7 @@ HEAVY_MODULES = {
     "agentgym.bridges.openenv.server": "openenv",
     "agentgym.bridges.verifiers.taskset": "verifiers",  # imported by verifiers alone
     "agentgym.bridges.verifiers.worker": "verifiers",  # runs in its environment
-    "agentgym.interop.text_env": "gymnasium",
+    "agentgym.bridges.gymnasium.text_env": "gymnasium",
     "agentgym.policy.adapters": "train",
     "agentgym.policy.checkpoint": "train",
     "agentgym.policy.local": "train",

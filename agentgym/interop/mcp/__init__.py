@@ -4,7 +4,9 @@ content.py           what a tool returned, as content of a message, and back
 tool_server.py       tools of ours offered over the protocol
 """
 
-from agentgym.moved import moved_names
+from typing import TYPE_CHECKING
+
+from agentgym.moved import lazy_names
 
 from .content import content_from_mcp as content_from_mcp
 from .content import content_to_mcp as content_to_mcp
@@ -13,4 +15,7 @@ from .content import text_of as text_of
 from .tool_server import OVER as OVER
 from .tool_server import ToolServer as ToolServer
 
-__getattr__ = moved_names(__name__)
+if TYPE_CHECKING:
+    from agentgym.interop.ascii_json import AsciiJSONResponse as AsciiJSONResponse
+
+__getattr__ = lazy_names(__name__, {"AsciiJSONResponse": ".ascii_json"})  # it needs starlette

@@ -4,6 +4,7 @@ hermes, react and tags are here; agentgym.formats has the formats of model famil
 below: `from agentgym.policy import formats`, then `formats.CallWalk`.
 """
 
+from agentgym.policy.formats.coercion import parse_message as parse_message
 from agentgym.policy.formats.contract import (
     MAX_CALL_CHARS as MAX_CALL_CHARS,
 )

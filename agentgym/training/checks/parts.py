@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from typing_extensions import override
 
 from agentgym import registry
 from agentgym.credit.named_parts import parse_part
 from agentgym.errors import CreditError, PolicyError, RecipeError, UnknownNameError
+from agentgym.policy.checkpoint import load_configuration
 from agentgym.policy.logit_hooks.served_masks import require_vllm_form
+from agentgym.storage.run_folder import checkpoint_in
 from agentgym.task.task_set import TaskSet
 from agentgym.training.demonstrate import DEMONSTRATION
 from agentgym.training.experts import PlannedExperts
@@ -73,6 +76,13 @@ class ServedSampling(PlannedPart):
     def conflicts(self, plan: TrainingPlan) -> Iterator[str]:
         if plan.train.generation == "trl":
             yield "[vllm] names what samples: leave out train.generation = 'trl'."
+        source = plan.policy.path
+        checkpoint = checkpoint_in(Path(source)) if source is not None else None
+        if checkpoint is not None and hasattr(load_configuration(checkpoint), "vision_config"):
+            yield (
+                "[vllm] cannot be used with the model of policy.path, because it reads images. Leave the section out: "
+                "such a model samples in the training process."
+            )
 
 
 class TrlGeneration(PlannedPart):

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from typing_extensions import override
 
 from agentgym.policy.checkpoint import save_model
@@ -17,11 +16,11 @@ from agentgym.rollout.engine import ReportingEngine
 from agentgym.rollout.rollouts import Rollouts
 from agentgym.storage.adaptations import note_adaptations
 from agentgym.storage.checkpoints import BEST, RESULT, best_validation
-from agentgym.storage.run_folder import RunFolder
 from agentgym.training.gatherers import Gatherer, make_gatherer, play_groups
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.gatherers.contract import WrappedGatherer
 from agentgym.training.monitoring.callbacks import CollapseGuardCallback, LoggingCallback, ValidationCallback
+from agentgym.training.monitoring.credit_log import CreditLog
 from agentgym.training.monitoring.start_distance import StartDistance
 from agentgym.training.parts import TrainingPart, TrainingRun
 from agentgym.training.recipe.episode_section import parse_hooks
@@ -31,7 +30,6 @@ from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.measure import validate
 from agentgym.training.stages.streaming import Streaming
 from agentgym.training.stages.update_parts import Reference, input_parts
-from agentgym.trajectory.record import Trajectory
 
 SHOWN_METRICS = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
 """Metrics shown beside the progress bar, with their titles."""
@@ -269,22 +267,3 @@ class AdaptationMark(TrainingPart):
     @override
     def save(self, folder: Path) -> None:
         note_adaptations(folder, self._words)
-
-
-class CreditLog(TrainingPart):
-    """Appends the credit of every step to credit.jsonl in a run folder."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        self._file = folder.path / "credit.jsonl"
-
-    @override
-    def credited(
-        self, step: int, trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray]
-    ) -> Mapping[str, float]:
-        with self._file.open("a", encoding="utf-8") as file:
-            for trajectory, advantages in zip(trajectories, credit, strict=True):
-                if trajectory.stop_reason is None:
-                    continue  # unfinished: the group did not wait for this episode
-                row = {"trajectory": trajectory.id, "step": step, "advantages": [float(a) for a in advantages]}
-                file.write(json.dumps(row) + "\n")
-        return {}

@@ -9,20 +9,22 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from agentgym.errors import AgentGymError
-from agentgym.messages import Message
-from agentgym.policy.contract import Policy, Reply, Request
-from agentgym.policy.formats.coercion import parse_message
-from agentgym.policy.formats.contract import CallFormat
-from agentgym.registry import BackendUser, load, load_task_set
-from agentgym.reward.contract import Reward
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.config import RolloutConfig
-from agentgym.rollout.environments import EnvironmentFactory
-from agentgym.rollout.episode import Episode
-from agentgym.rollout.episodes import EpisodeConfig
-from agentgym.task.definition import Task, seed_of
-from agentgym.trajectory.record import Trajectory
+from agentgym import (
+    AgentGymError,
+    BackendUser,
+    Budgets,
+    EpisodeManager,
+    Message,
+    Policy,
+    Reward,
+    RolloutConfig,
+    Task,
+    Trajectory,
+    load,
+    load_task_set,
+    seed_of,
+)
+from agentgym.policy import CallFormat, Reply, Request, formats
 
 MAX_CHARS = 1_000_000
 
@@ -83,11 +85,10 @@ class TextEnv(gymnasium.Env[str, str]):
         self.tasks, self.render_mode = tasks, render_mode
         self.observation_space, self.action_space = AnyText(), AnyText()
         self._format: CallFormat = load("call_formats", call_format)()
-        config = RolloutConfig(reward=reward, budgets=budgets or Budgets())
-        self._config = EpisodeConfig(EnvironmentFactory(config, lambda task: self._agent), config.budgets)
+        self._config = RolloutConfig(reward=reward, budgets=budgets or Budgets(), concurrency=1)
         self._runner = asyncio.Runner()
         self._backends = BackendUser()
-        self._playing: asyncio.Task[Trajectory] | None = None
+        self._playing: asyncio.Task[list[Trajectory]] | None = None
         self._agent, self._observation_text = _Agent(), ""
         self._read = 0  # number of the request's messages already shown
 
@@ -99,7 +100,8 @@ class TextEnv(gymnasium.Env[str, str]):
         self._runner.run(self._stop())
         self._agent, self._read = _Agent(), 0
         self._episode = Trajectory(f"gymnasium/{task.id}", task, seed=seed_of("gymnasium", task.id))
-        playing = Episode(self._config, self._agent, self._episode).play()
+        manager = EpisodeManager(self._agent, self._config, label="gymnasium")
+        playing = manager.play_prepared([(self._episode, None)], label="gymnasium")
         self._playing = self._runner.get_loop().create_task(playing)
         self._wait()
         request = self._agent.request
@@ -118,7 +120,7 @@ class TextEnv(gymnasium.Env[str, str]):
                 "TextEnv.step was called before reset, or after the end of the episode. Call reset first."
             )
         request = self._agent.request
-        text, calls = parse_message(self._format, action, request.tools if request else ())
+        text, calls = formats.parse_message(self._format, action, request.tools if request else ())
         self._agent.say(Message("assistant", text, calls))
         self._wait()
         episode, info = self._episode, {"task": self._episode.task.id}
@@ -158,7 +160,7 @@ class TextEnv(gymnasium.Env[str, str]):
             if error is not None:
                 raise AgentGymError(f"The episode of {self._episode.task.id} failed: {error}")
 
-    async def _until_asked(self, playing: asyncio.Task[Trajectory]) -> None:
+    async def _until_asked(self, playing: asyncio.Task[list[Trajectory]]) -> None:
         waiting = asyncio.ensure_future(self._agent.turn.wait())
         await asyncio.wait({waiting, playing}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()

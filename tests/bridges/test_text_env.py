@@ -7,9 +7,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from agentgym import Budgets, Call, Message, load_task_set
+from agentgym.bridges.gymnasium import TextEnv
+from agentgym.bridges.gymnasium.text_env import AnyText
 from agentgym.errors import AgentGymError
-from agentgym.interop import TextEnv
-from agentgym.interop.text_env import AnyText
 from agentgym.policy import Hermes
 from agentgym.testing import Counter, TargetReached
 
