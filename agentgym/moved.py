@@ -77,6 +77,7 @@ MOVED: dict[str, str] = {
     "agentgym.credit.exact.*": "agentgym.testing.exact",
     "agentgym.evaluation.statistics.paired": "agentgym.evaluation.comparison.paired",
     "agentgym.evaluation.export.inspect_log": "agentgym.bridges.inspect.inspect_log",
+    "agentgym.evaluation.histories": "agentgym.methods.weakness.histories",
     "agentgym.evaluation.EpisodeSearch": "agentgym.rollout.search.EpisodeSearch",
     "agentgym.evaluation.SearchResult": "agentgym.rollout.search.SearchResult",
     "agentgym.training.mixing.*": "agentgym.methods.mixing",

@@ -22,12 +22,13 @@ from agentgym import (
     Trajectory,
     seed_of,
 )
-from agentgym.evaluation import histories, select_episodes
+from agentgym.evaluation import select_episodes
 from agentgym.options import Count
 from agentgym.task import Origin
 from agentgym.training.stages import Learner, PlannedStage, ReadsEpisodes, RunContext, define_stage
 
 from .new_tasks import NewTasks
+from .weakness import histories
 
 GENERATED = "generated"
 """The tag of a generated task, and the name of the file with the stage's results."""

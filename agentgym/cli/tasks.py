@@ -15,7 +15,6 @@ import typer
 from agentgym.cli.console import err, out, write_text
 from agentgym.cli.fields import FieldsCommand, takes
 from agentgym.cli.name_values import options_for
-from agentgym.cli.task_supply import weak_tasks
 from agentgym.cli.user_code import Import
 from agentgym.text import counted
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Import data sets as task sets; look at task sets; choose mixtures; find weak kinds.", no_args_is_help=True
 )
-app.command("weak")(weak_tasks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,30 +14,27 @@ from agentgym.moved import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.evaluation import export
-    from agentgym.evaluation.held_out_log import held_out_uses
     from agentgym.evaluation.record import Evaluation, select_episodes
     from agentgym.evaluation.search import make_search
+    from agentgym.evaluation.statistics.proportion import success_rate
     from agentgym.evaluation.text import format_evaluation, format_gains
-    from agentgym.evaluation.weakness import histories
 
 _HOME = {
     "Evaluation": "record",
     "format_evaluation": "text",
     "format_gains": "text",
-    "held_out_uses": "held_out_log",
-    "histories": "weakness",
     "make_search": "search",
     "select_episodes": "record",
+    "success_rate": "statistics.proportion",
 }
 __all__ = [
     "Evaluation",
     "export",
     "format_evaluation",
     "format_gains",
-    "held_out_uses",
-    "histories",
     "make_search",
     "select_episodes",
+    "success_rate",
 ]
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import EvaluationError
+from agentgym.evaluation.held_out_uses import held_out_uses
 from agentgym.evaluation.outcomes import OutcomeStatistics, TaskOutcome
 from agentgym.storage.digests import unsealed
 from agentgym.task.definition import Task
-from agentgym.task.task_set import canary_of
+from agentgym.task.task_set import TaskSet, canary_of
 from agentgym.trajectory.record import Trajectory
 
 FORMER_KEYS = {"samples": "group_size", "opened": "held_out_uses"}
@@ -115,6 +116,11 @@ class Evaluation(OutcomeStatistics):
                 f"{where} is not an evaluation record ({type(error).__name__} {error}). Give a JSON object that "
                 "Evaluation.to_json wrote, with label, task_set, split, fingerprint, policy, group_size, seed, rows."
             ) from error
+
+    @staticmethod
+    def count_held_out_uses(task_set: TaskSet) -> int:
+        """Return how often the held-out tasks of this version of a task set were evaluated on this machine."""
+        return len(held_out_uses(task_set.name, task_set.fingerprint()))
 
     @classmethod
     def load(cls, path: str | Path) -> Evaluation:

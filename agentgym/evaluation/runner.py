@@ -14,7 +14,7 @@ from agentgym import __version__, registry
 from agentgym.deprecation import renamed_keywords
 from agentgym.environment.contract import Environment
 from agentgym.errors import EvaluationError, TaskError
-from agentgym.evaluation.held_out_log import HeldOutUse, note_use
+from agentgym.evaluation.held_out_uses import HeldOutUse, note_use
 from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.price import PRICE, Price, Spending
 from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
@@ -217,7 +217,7 @@ def from_trajectories(
 def note_held_out_use(
     task_set: TaskSet, split: str, tasks: Sequence[Task], *, policy: str, label: str, seed: int, judged: bool = True
 ) -> int | None:
-    """Record that held-out tasks were played; see agentgym.evaluation.held_out_log.
+    """Record that held-out tasks were played; see agentgym.evaluation.held_out_uses.
 
     Args:
         judged: whether any of their episodes was judged; if not, nothing is recorded.

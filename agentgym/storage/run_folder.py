@@ -13,6 +13,7 @@ from typing import Any
 
 from agentgym.errors import LedgerError
 from agentgym.storage.digests import read_lines, sealed, unsealed
+from agentgym.storage.reader import LedgerReader
 
 HOLDS_A_RUN = (
     "{} already holds a run. Continue it with --resume, train it for more steps with --extend, give another folder by "
@@ -89,6 +90,10 @@ class RunFolder:
                 raise LedgerError(f"There is no file {folder.path}. In {here}: {', '.join(records[:10]) or 'none'}.")
             raise LedgerError(f"There is no run at {folder.path}. Runs in {here}: {', '.join(runs[:10]) or 'none'}.")
         return folder
+
+    def reader(self) -> LedgerReader:
+        """Open the ledger for reading alone, also during a run. Raises: LedgerError if it is not a ledger."""
+        return LedgerReader(self.ledger)
 
     def existing_ledger(self) -> Path:
         """Return the path of the ledger. Raises: LedgerError if the run kept no episodes."""

@@ -35,14 +35,14 @@ def check(
     Example: agentgym tasks check sql/store-v1 --corpus pretraining.jsonl
     """
     from agentgym import load_task_set
-    from agentgym.evaluation import held_out_uses
+    from agentgym.evaluation import Evaluation
 
     task_set, console = load_task_set(name), out()
     sizes = ", ".join(f"{split} {len(task_set[split])}" for split in task_set)
     console.print(f"{task_set.name}: {sizes}. Ids and content of the splits differ.", markup=False, soft_wrap=True)
     console.print(f"canary: {task_set.canary}", markup=False, soft_wrap=True)
-    uses = held_out_uses(task_set.name, task_set.fingerprint())
-    console.print(f"held-out tasks were evaluated {counted(len(uses), 'time')} on this machine", markup=False)
+    uses = Evaluation.count_held_out_uses(task_set)
+    console.print(f"held-out tasks were evaluated {counted(uses, 'time')} on this machine", markup=False)
     leaked = 0
     for split in ("validation", "held_out"):
         leaked += _compare("train", list(task_set["train"]), split, list(task_set[split]), threshold)

@@ -11,7 +11,10 @@ from typing_extensions import override
 from agentgym import CreditError, Policy, Trajectory
 from agentgym.rollout import Fork
 from agentgym.training import Rollouts
+from agentgym.training.gatherers import Gatherer
 from agentgym.training.signals import SignalProvider, SignalSources
+
+from .branching import Branching
 
 
 class MonteCarloContinuations(SignalProvider):
@@ -115,9 +118,14 @@ class LeaveOneOutReplays(SignalProvider):
 
 
 class BranchLabels(SignalProvider):
-    """Compute `branches`: the turns that trajectories of a tree share (see agentgym.training.gatherers.branching)."""
+    """Compute `branches`: the turns that trajectories of a tree share (see branching.py)."""
 
     provides: ClassVar[tuple[str, ...]] = ("branches",)
+
+    @classmethod
+    @override
+    def gatherer(cls, options: Any, seed: int) -> Gatherer:
+        return Branching(options.root_episodes, options.branch_before, seed).grow
 
     def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, list[Any]]:
         return {"branches": Fork.tree_labels(trajectories)}

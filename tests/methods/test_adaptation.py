@@ -16,7 +16,7 @@ from agentgym import TaskSet
 from agentgym.cli.app import app
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import RecipeError, SplitLeakError
-from agentgym.evaluation.held_out_log import held_out_uses
+from agentgym.evaluation.held_out_uses import held_out_uses
 from agentgym.evaluation.record import Evaluation, manifest_of
 from agentgym.evaluation.text import format_evaluation, format_gains
 from agentgym.methods.adapt import Adapt

@@ -11,7 +11,7 @@ import pytest
 
 from agentgym import RolloutConfig, ScriptedPolicy, Task, TaskSet, evaluate, seed_of
 from agentgym.errors import EvaluationError, SplitLeakError
-from agentgym.evaluation.held_out_log import HeldOutUse, held_out_uses, note_use
+from agentgym.evaluation.held_out_uses import HeldOutUse, held_out_uses, note_use
 from agentgym.methods.contamination.comparison import SHINGLE, contamination, search_corpus, words_of
 from agentgym.task.task_set import canary_of
 from agentgym.testing import Counter, TargetReached

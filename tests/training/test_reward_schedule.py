@@ -8,9 +8,9 @@ import pytest
 
 from agentgym import Combined, Environment, Reward, RolloutConfig, Schedule, ScriptedPolicy, Task, load_reward, register
 from agentgym.errors import CreditError
+from agentgym.methods.signals.branching import Branching
 from agentgym.training import Rollouts
 from agentgym.training.gatherers import StepRequest
-from agentgym.training.gatherers.branching import Branching
 
 
 class AnswerOnly(Environment):

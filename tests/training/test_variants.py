@@ -13,8 +13,8 @@ from trl import GRPOConfig
 from agentgym import Environment, Message, Policy, RolloutConfig, Task, TaskSet, Trajectory, tool
 from agentgym.credit import credit_of, estimator
 from agentgym.errors import CreditError, RecipeError, SandboxError, SplitLeakError, TaskError
-from agentgym.evaluation.weakness import histories
 from agentgym.messages import Call, StopReason
+from agentgym.methods.weakness import histories
 from agentgym.policy import Reply, make_model, make_tokenizer
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer
@@ -221,7 +221,6 @@ def test_what_writing_tasks_lack_is_refused_before_a_run(task_set, train, messag
         check_before_start(chosen, chosen.tasks.load())
 
 
-@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 class CreditNotes(TrainingPart):
     """Notes the credit of the first turn of each episode."""
 
@@ -233,6 +232,7 @@ class CreditNotes(TrainingPart):
         return {}
 
 
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 def test_a_step_trains_on_writers_and_logs_the_success_of_the_sets_tasks(rollouts, tmp_path):
     tokenizer = make_tokenizer(["what is half"] * 20, vocab_size=300)
     options = dict(per_device_train_batch_size=32, num_generations=8, max_steps=1, max_completion_length=256)

@@ -15,6 +15,7 @@ from agentgym.policy.contract import Policy
 from agentgym.rollout.rollouts import Rollouts
 from agentgym.task.task_set import TaskSet
 from agentgym.training.fit import TrainingPlan
+from agentgym.training.gatherers import Gatherer
 from agentgym.training.recipe.train_section import SignalsSection
 from agentgym.trajectory.record import Trajectory
 
@@ -101,6 +102,15 @@ class SignalProvider(ABC):
     def requires(cls, plan: TrainingPlan) -> Iterator[str]:
         """Yield a sentence for each requirement that the recipe does not meet, before anything is loaded."""
         yield from ()
+
+    @classmethod
+    def gatherer(cls, options: SignalsSection, seed: int) -> Gatherer | None:
+        """Return what plays the groups of a step, if the signals need groups of another form, such as trees.
+
+        Args:
+            options: the recipe's [train.signals]. seed: the seed of the run.
+        """
+        return None
 
     @abstractmethod
     def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, SignalRows]:

@@ -16,7 +16,6 @@ from agentgym.task.definition import Task, seed_of
 from agentgym.task.task_set import TaskSet
 from agentgym.text import counted
 from agentgym.training.gatherers import StepRequest
-from agentgym.training.gatherers.branching import Branching
 from agentgym.training.model.model_failures import PLAYING_REMEDY, out_of_memory_named
 from agentgym.training.recipe.stage_section import CollectSection
 from agentgym.training.stages.context import Learner, RunContext
@@ -108,8 +107,8 @@ def _play(
 ) -> list[Trajectory]:
     if options.trees:
         signals = context.recipe.train.signals
-        branching = Branching(signals.root_episodes, signals.branch_before, context.recipe.seed)
-        groups = branching.grow(StepRequest(context.rollouts, learner.policy, tasks, context.stage, options.group_size))
+        grow = registry.load("signal_providers", "branches").gatherer(signals, context.recipe.seed)
+        groups = grow(StepRequest(context.rollouts, learner.policy, tasks, context.stage, options.group_size))
         return [trajectory for group in groups for trajectory in group.episodes]
     if options.search:
         return searched_ends(context, learner, options, tasks, advance)

@@ -17,7 +17,6 @@ from agentgym.rollout.rollouts import Rollouts
 from agentgym.storage.adaptations import note_adaptations
 from agentgym.storage.checkpoints import BEST, RESULT, best_validation
 from agentgym.training.gatherers import Gatherer, make_gatherer, play_groups
-from agentgym.training.gatherers.branching import Branching
 from agentgym.training.gatherers.contract import WrappedGatherer
 from agentgym.training.monitoring.callbacks import CollapseGuardCallback, LoggingCallback, ValidationCallback
 from agentgym.training.monitoring.credit_log import CreditLog
@@ -25,7 +24,7 @@ from agentgym.training.monitoring.start_distance import StartDistance
 from agentgym.training.parts import TrainingPart, TrainingRun
 from agentgym.training.recipe.episode_section import parse_hooks
 from agentgym.training.samplers import Sampler, restore_sampler, save_sampler
-from agentgym.training.signals.provider import SignalProvider
+from agentgym.training.signals.provider import SignalProvider, required_providers
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.measure import validate
 from agentgym.training.stages.streaming import Streaming
@@ -78,12 +77,12 @@ def training_run(context: RunContext, learner: Learner, checkpoint: Path | None)
 def gatherer_for(context: RunContext, stream: Streaming | None) -> WrappedGatherer:
     """Make the gatherer with its wrappers.
 
-    Groups are played in the background if there is a stream, and grown as trees if the estimator compares branches.
+    Groups are played in the background if there is a stream, or as the estimator's signals need them, such as trees.
     """
     section = context.recipe.train
     base: Gatherer = play_groups if stream is None else stream.gather
-    if "branches" in section.make_estimator().requires:
-        base = Branching(section.signals.root_episodes, section.signals.branch_before, context.recipe.seed).grow
+    for provider in required_providers(section.make_estimator()).values():
+        base = provider.gatherer(section.signals, context.recipe.seed) or base
     return make_gatherer(base, section.gather)
 
 

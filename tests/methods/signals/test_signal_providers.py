@@ -14,6 +14,7 @@ from agentgym.credit.batch import groups_of
 from agentgym.credit.signals import Array
 from agentgym.errors import CreditError, MissingSignalError
 from agentgym.messages import Call, Message, StopReason
+from agentgym.methods.signals.branching import Branching
 from agentgym.methods.signals.contributions import ContributionModel
 from agentgym.methods.signals.gold_answer import GoldAnswer, prefixes
 from agentgym.methods.signals.hindsight import OUTCOME_TEXTS, LearnedHindsight, PromptedHindsight
@@ -25,7 +26,6 @@ from agentgym.policy import Reply, Request, make_model, make_tokenizer
 from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
 from agentgym.training import Rollouts
 from agentgym.training.gatherers import StepRequest
-from agentgym.training.gatherers.branching import Branching
 from agentgym.training.recipe.train_section import SignalsSection
 from agentgym.training.signals import SignalSources
 

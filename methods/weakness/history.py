@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from agentgym.errors import EvaluationError
-from agentgym.evaluation.statistics.estimate import Estimate
-from agentgym.evaluation.statistics.proportion import success_rate
-from agentgym.storage.reader import LedgerReader
-from agentgym.task.definition import Task
-from agentgym.trajectory.record import Trajectory
+from agentgym import EvaluationError, Task, Trajectory
+from agentgym.evaluation import success_rate
+from agentgym.storage import RunFolder
 
 MAX_DIFFICULTIES = 32
 """With more distinct difficulties, a difficulty does not count as a kind: it may be a measured quantity."""
@@ -51,7 +49,7 @@ class WeakKind:
     Attributes:
         name: the name of the kind; "all" for all tasks together.
         tasks: number of tasks played. weak: number of these tasks that are weak, see TaskHistory.
-        success: the success with its interval; episodes are clustered by task.
+        success, low, high: the success and its interval; episodes are clustered by task.
         change: the change in success from the first batch that played the kind to the last, by a straight line
             fitted to the batch means; 0 with one batch.
     """
@@ -60,7 +58,9 @@ class WeakKind:
     tasks: int
     weak: int
     episodes: int
-    success: Estimate
+    success: float
+    low: float
+    high: float
     change: float
 
     def to_json(self) -> dict[str, Any]:
@@ -70,34 +70,35 @@ class WeakKind:
             "tasks": self.tasks,
             "weak": self.weak,
             "episodes": self.episodes,
-            "success": self.success.value,
-            "low": self.success.low,
-            "high": self.success.high,
+            "success": self.success,
+            "low": self.low,
+            "high": self.high,
             "change": self.change,
         }
 
 
-def training_histories(reader: LedgerReader, label: str = "") -> list[TaskHistory]:
-    """Return the history of every training task that a run has played.
+def histories_of_run(folder: RunFolder, label: str = "") -> list[TaskHistory]:
+    """Return the history of every training task that a run has played, also while it runs.
 
     Skip episodes of other splits, episodes with help, and failed or unjudged episodes.
 
     Args:
         label: only episodes whose id begins with this label.
-    Raises: EvaluationError if no episode is left.
+    Raises: EvaluationError if no episode is left; LedgerError.
     """
-    recorded = histories(reader.load(name) for name in reader.finished(label))
+    with closing(folder.reader()) as reader:
+        recorded = histories(reader.load(name) for name in reader.finished(label))
     if not recorded:
         which = f" whose id begins with {label!r}" if label else ""
         raise EvaluationError(
-            f"{reader.path} has no judged episode of a training task{which}, so weak kinds of tasks cannot be found. "
+            f"{folder.ledger} has no judged episode of a training task{which}, so weak kinds of tasks cannot be found. "
             "Play training tasks first, by training or by `agentgym rollout --split train`."
         )
     return recorded
 
 
 def histories(episodes: Iterable[Trajectory]) -> list[TaskHistory]:
-    """Return the `training_histories` of given episodes. An episode's batch is the part of its id before the task."""
+    """Return the `histories_of_run` of given episodes. An episode's batch is the part of its id before the task."""
     by_task: dict[str, TaskHistory] = {}
     for episode in sorted(episodes, key=lambda episode: episode.id):
         task = episode.task
@@ -121,7 +122,7 @@ def weak_kinds(tasks: Sequence[TaskHistory], *, below: float = 0.5, at_least: in
         for name in _kinds_of(history.task, len({h.task.difficulty for h in tasks})):
             members.setdefault(name, []).append(history)
     own = [_kind(name, m, below) for name, m in members.items() if at_least <= len(m) < len(tasks)]
-    return [_kind("all", tasks, below), *sorted(own, key=lambda kind: (kind.success.value, -kind.tasks, kind.name))]
+    return [_kind("all", tasks, below), *sorted(own, key=lambda kind: (kind.success, -kind.tasks, kind.name))]
 
 
 def _kinds_of(task: Task, difficulties: int) -> set[str]:
@@ -135,12 +136,15 @@ def _kind(name: str, members: Sequence[TaskHistory], below: float) -> WeakKind:
         for batch, successes in history.visits.items():
             batches.setdefault(batch, []).extend(successes)
     means = [float(np.mean(batches[batch])) for batch in sorted(batches)]
+    success = success_rate([history.successes for history in members])
     return WeakKind(
         name,
         len(members),
         sum(history.is_weak(below) for history in members),
         sum(map(len, batches.values())),
-        success_rate([history.successes for history in members]),
+        success.value,
+        success.low,
+        success.high,
         _slope(means) * (len(means) - 1),
     )
 

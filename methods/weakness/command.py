@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.console import out
-from agentgym.text import percent, points, visible
+from agentgym.cli import out
+from agentgym.text import percent, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from agentgym.evaluation.weakness import WeakKind
+    from .history import WeakKind
 
 
-def weak_tasks(
+def weak(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
     label: Annotated[
         str, typer.Option(metavar="TEXT", help="Only episodes whose id begins with it, as train-0000.")
@@ -34,25 +34,20 @@ def weak_tasks(
     """
     import json
 
-    from agentgym.evaluation.weakness import training_histories, weak_kinds
-    from agentgym.storage.reader import LedgerReader
-    from agentgym.storage.run_folder import RunFolder
+    from agentgym.storage import RunFolder
 
-    reader = LedgerReader(RunFolder.existing(run).ledger)
-    try:
-        histories = training_histories(reader, label)
-    finally:
-        reader.close()
+    from .history import histories_of_run, weak_kinds
+
+    histories = histories_of_run(RunFolder.existing(run), label)
     kinds = weak_kinds(histories, below=below, at_least=at_least)
-    weak = sorted(history.task.id for history in histories if history.is_weak(below))
+    weak_tasks = sorted(history.task.id for history in histories if history.is_weak(below))
     if as_json:
-        data: dict[str, Any] = {"below": below, "kinds": [kind.to_json() for kind in kinds], "weak_tasks": weak}
+        data: dict[str, Any] = {"below": below, "kinds": [kind.to_json() for kind in kinds], "weak_tasks": weak_tasks}
         typer.echo(json.dumps(data, indent=1))
         return
     out().print(_kinds_table(kinds))
-    note = (
-        f"{len(weak)} of {len(histories)} tasks are weak: no visit reached {percent(below)}, and success does not rise."
-    )
+    counts = f"{len(weak_tasks)} of {len(histories)} tasks are weak"
+    note = f"{counts}: no visit reached {percent(below)}, and success does not rise."
     out().print(note, markup=False, soft_wrap=True)
 
 
@@ -66,15 +61,15 @@ def _kinds_table(kinds: Sequence[WeakKind]) -> Table:
     for name in ("Tasks", "Weak", "Episodes", "Success", "95 % interval", "Change"):
         table.add_column(name, justify="right", no_wrap=True)
     for kind in kinds:
-        success = kind.success
+        change = percent(kind.change, 1).removesuffix("%")
         table.add_row(
             Text(visible(kind.name)),
             str(kind.tasks),
             str(kind.weak),
             str(kind.episodes),
-            percent(success.value, 1),
-            f"{percent(success.low, 1)} to {percent(success.high, 1)}",
-            points(kind.change, 1),
+            percent(kind.success, 1),
+            f"{percent(kind.low, 1)} to {percent(kind.high, 1)}",
+            change if change.startswith("-") else f"+{change}",
             style="bold" if kind.name == "all" else None,
         )
     return table

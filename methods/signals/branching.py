@@ -8,12 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentgym.errors import CreditError
+from agentgym import CreditError, Task, seed_of
 from agentgym.rollout import Checkpoints, Fork
-from agentgym.rollout.rollouts import Rollouts
-from agentgym.task.definition import Task, seed_of
-from agentgym.training.gatherers.groups import GatheredGroup
-from agentgym.training.gatherers.step import StepRequest
+from agentgym.training import Rollouts
+from agentgym.training.gatherers import GatheredGroup, StepRequest
 
 
 @dataclass(frozen=True, slots=True)
