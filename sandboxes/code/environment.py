@@ -32,7 +32,7 @@ class Code(Environment):
     @tool(parallel=False)
     async def run(self, code: str) -> str:
         """Run Python and show what it prints."""
-        return self._observed.add(report(await self._bench.python(code), RUN_S))
+        return self._observed.add(report(await self._bench.python(code, timeout_s=RUN_S), RUN_S))
 
     @tool(parallel=False)
     async def test(self, code: str) -> str:

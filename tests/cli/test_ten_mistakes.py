@@ -116,6 +116,7 @@ def test_a_wrong_recipe_is_one_line_and_writes_nothing(overrides, message, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough  # it imports all that trains for one message; the tests above and below make the mistakes
 def test_the_page_of_first_mistakes_shows_what_the_commands_print():
     """In a process of its own: here the beginner's modules are imported already."""
     command = [sys.executable, mistakes_page.__file__, "--print"]

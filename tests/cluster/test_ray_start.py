@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 from simulated_cluster import simulated_cluster
+from typer.testing import CliRunner
 
 from agentgym import __version__
+from agentgym.cli.app import app
 from agentgym.cluster.ray_access import MODE_VARIABLE
 from agentgym.cluster.ray_backend import RayBackend
 from agentgym.cluster.ray_nodes import _CURRENT_CLUSTER, _fault, connect
@@ -98,11 +100,13 @@ def test_down_ends_what_up_started_and_nothing_else(cluster, own_home):
             error = refused("cluster", *command)
             assert "requires Ray's token, but this process sends another one." in error
             assert "Copy ~/.ray/auth_token from the head's host to this host" in error
-    assert "Ended 2 nodes." in agentgym("cluster", "down")
-    assert "Ended 0 nodes." in agentgym("cluster", "down")
+    ended = [CliRunner().invoke(app, ["cluster", "down"]).stdout for _ in range(2)]
+    assert ended == ["Ended 2 nodes.\n", "Ended 0 nodes.\n"]
     error = refused("cluster", "status", "--address", address)
     assert re.search(r"There is no usable Ray cluster at .*Start one by `agentgym cluster up`", error)
-    assert "No program answers at" in refused("cluster", "up", "--join", address)
+    joining = CliRunner().invoke(app, ["cluster", "up", "--join", address])
+    assert "No program answers at" in joining.stderr
+    assert joining.exit_code == 2
     assert len(connect(cluster.address)) == 2
 
 

@@ -13,7 +13,7 @@ SMALL = SandboxSpec(memory_mib=64, disk_mib=8, inodes=500, processes=16, open_fi
 def checks_about(*themes: str) -> list[str]:
     """Return the names of the checks that a variant of a backend is played: those of its themes, which it could break.
 
-    test_backend_contract.py plays every check on namespaces and docker. `make test-all` sets AGENTGYM_TEST_ALL, and
+    test_backend_contract.py plays every check on namespaces. `make test-all` sets AGENTGYM_TEST_ALL, and
     then every check is played on every backend and variant.
     """
     cases = (*CONTRACT, *ATTACKS)

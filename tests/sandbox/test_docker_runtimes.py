@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from by_day import cases, some_by_day
 from containers import daemon
 from specs import checks_about
 
@@ -35,12 +36,8 @@ def backend(request: pytest.FixtureRequest) -> Iterator[DockerBackend]:
 
 
 @pytest.mark.parametrize(
-    "theme",
-    [
-        "The kernel",
-        *(pytest.param(theme, marks=pytest.mark.thorough) for theme in ("What a backend promises", "Reaching out")),
-    ],
+    "theme", cases(["The kernel", "What a backend promises", "Reaching out"], by_day=("The kernel",))
 )
 async def test_the_runtime_enforces_what_it_is_asked_to(backend, theme):
     """Namespaces, masks and filters are the runtime's work; commands, files and snapshots are the guest's."""
-    await check_backend(backend, only=checks_about(theme))
+    await check_backend(backend, only=some_by_day(sorted(checks_about(theme)), 4))

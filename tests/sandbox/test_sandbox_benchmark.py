@@ -52,6 +52,7 @@ def test_works_are_done_in_turn_and_the_first_round_does_not_count(measuring):
 
 
 @pytest.mark.needs_namespaces
+@pytest.mark.thorough  # as the benchmarks of tests/test_benchmarks_run.py that take more than five seconds
 def test_two_checkouts_are_compared_row_by_row():
     command = [sys.executable, str(FOLDER / "sandbox_against.py"), str(FOLDER.parent), "--rounds", "3"]
     done = subprocess.run([*command, "--only", "of 4 KiB"], capture_output=True, text=True, timeout=120)

@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 
 import pytest
+from by_day import cases
 from processes import children_of, spawners
 from starved import may_starve, starved_sandboxes, with_descendants
 
@@ -193,7 +194,7 @@ async def test_code_in_a_sandbox_that_sleeps_or_computes_for_ever_is_the_agents(
 
 @pytest.mark.needs_namespaces
 @can_starve
-@pytest.mark.parametrize("name", ["command", "ask", "session"])
+@pytest.mark.parametrize("name", cases(["command", "ask", "session"], by_day=("command", "ask")))
 async def test_code_in_a_starved_sandbox_is_given_its_processor_time(backend, small, name):
     sandbox = await backend.create(small)
     code = SPIN.format(0.25)

@@ -43,7 +43,7 @@ SMALL_TINY = [
 AT_NIGHT = {
     *("apps", "delegation", "horizon_web", "mixture", "one_line_bugs", "service", "smollm2_search", "web", "web_desk"),
     *("horizon_chores", "horizon_doors", "horizon_smollm2", "horizon_sql", "locks", "memory", "qwen3_06b", "routing"),
-    *("search", "text"),
+    *("qwen3_8b_lora", "search", "text"),
 }
 """Recipes of long episodes or many task sets, and those that train as another one does, on another set or model."""
 every_recipe = pytest.mark.parametrize(

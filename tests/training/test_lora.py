@@ -84,7 +84,11 @@ def test_the_reference_is_the_warm_start_and_sampling_fits_training(run):
     assert max(row["guard/drift"] for row in rows) < 1e-5
 
 
-@pytest.mark.parametrize("lost", ["final adapter checkpoint-4", "final", ""], ids=["midway", "merged", "done"])
+@pytest.mark.parametrize(
+    "lost",
+    ["final adapter checkpoint-4", *(pytest.param(lost, marks=pytest.mark.thorough) for lost in ("final", ""))],
+    ids=["midway", "merged", "done"],
+)
 def test_a_run_that_was_cut_short_ends_with_the_same_weights(base, run, tmp_path, lost):
     copy = tmp_path / "run"
     shutil.copytree(run, copy)

@@ -211,6 +211,7 @@ def test_every_signal_an_estimator_asks_for_is_made_while_training(finished_run,
     assert np.isfinite(row["loss"])
 
 
+@pytest.mark.thorough  # test_loss_sources.py resumes a run with more terms and a reference
 def test_an_objective_with_a_reference_and_a_term_trains_and_resumes_bit_equal(tmp_path):
     terms = {"entropy_bonus": {"weight": 0.01, "schedule": {"start": 1.0, "end": 0.0}}}
     chosen = recipe(train__objective="topr(max_ratio=2.0)", train__kl=0.01, train__terms=terms)
