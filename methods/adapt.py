@@ -1,6 +1,8 @@
-"""Label-free adaptation, the training part `adapt`: tasks without their truth, judged by the votes of each group.
+"""The training part `adapt`, label-free adaptation: trains on tasks without their truth, judged by the votes of each
+group.
 
-Sources: TTRL, Zuo et al. 2025, arXiv:2504.16084; GUI-RCPO and Co-Reward by the rewards `region_votes` and `co_reward`.
+Sources: TTRL, Zuo et al. 2025, arXiv:2504.16084. With the reward `region_votes` it is GUI-RCPO, with `co_reward`
+    Co-Reward.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ ADAPT = "adapt"
 
 
 class Adapt(TrainingPart):
-    """Trains on tasks without truth and hints, judged by the votes of each group, and marks all later measurements.
+    """Trains on tasks without truth and hints, judged by the votes of each group. All later measurements say so.
 
     Args:
-        split: the split whose tasks are trained on: `train`, or `held_out`, whose tasks are then also measured. Every
-            later evaluation of the run says so; with `held_out` it tells nothing about other tasks.
+        split: the split whose tasks are trained on: `train`, or `held_out`, where the same tasks are then trained on
+            and measured: such a measurement says nothing about other tasks. Every later evaluation of the run names the
+            split.
         reward: a registered reward that judges only whole groups, for example "majority_vote(compare='maths')" or
             "region_votes".
     """

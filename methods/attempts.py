@@ -27,10 +27,10 @@ class Attempts(EpisodeHook):
     """How often an episode tries its task.
 
     An attempt ends when the agent answers, the environment ends, or a stop rule calls it hopeless. The reward judges
-    the attempt's turns as it judges an episode; the environment's tools do not know the truth, and judge nothing.
-    The conversation then continues with the feedback, in a fresh environment that was reset with the same seed. Budgets
-    bound the whole episode, and judging an attempt counts in its `time_s`. The outcome is that of the last attempt,
-    plus these components:
+    the attempt's turns as if they were an episode. The environment itself judges nothing, because it does not know the
+    truth. The conversation then continues with the feedback, in a fresh environment that was reset with the same seed.
+    Budgets bound the whole episode, and judging an attempt counts in its `time_s`. The outcome is that of the last
+    attempt, plus these components:
     `first` and `last`, success of the first and the last attempt; `fixed` = last (1 - first); `broke` =
     first (1 - last); `improvement` = last - first. If a budget ends the first attempt, this attempt is also the last.
 
@@ -85,7 +85,10 @@ class _EpisodeAttempts(EpisodeHook):
 
     @override
     async def before_turn(self, episode: EpisodeHandle) -> None:
-        """Check the reward. Raises: RewardError if the agent is to read feedback and the reward gives none."""
+        """Check before the first turn that the reward gives the feedback that the agent is to read.
+
+        Raises: RewardError.
+        """
         if self._judge is not None and not episode.trajectory.turns:
             self._judge.check_feedback()
 
@@ -147,7 +150,7 @@ class AttemptsJudge(WrappedJudge):
 
     @override
     async def judge_end(self, trajectory: Trajectory) -> bool:
-        """Judge the episode; its outcome is the outcome of the last attempt with a turn."""
+        """Judge the episode: its outcome is that of the last attempt that has a turn."""
         if self._start < len(trajectory.turns) or not self._outcomes:
             await self._judge_attempt(trajectory, trajectory.stop_reason)
         first, last = self._outcomes[0][SUCCESS], self._outcomes[-1][SUCCESS]
@@ -158,7 +161,10 @@ class AttemptsJudge(WrappedJudge):
         return self._turns_changed
 
     async def _end_attempt(self, trajectory: Trajectory, reason: StopReason) -> Trajectory | None:
-        """Judge an attempt before the last. Returns: the attempt as an episode; None if the episode ends with it."""
+        """Judge an attempt and store its outcome.
+
+        Returns: the attempt as an episode; None if the episode ends with it.
+        """
         number = len(self._outcomes) + 1
         view = await self._judge_attempt(trajectory, reason)
         success = view.outcome[SUCCESS]

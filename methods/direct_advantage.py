@@ -1,4 +1,5 @@
-"""Direct advantage: train on stored turns without playing for the policy; first a critic of steps, then the policy.
+"""Direct advantage: train first a critic of steps and then the policy on stored turns, without playing new episodes for
+the policy.
 
 Source: Liu et al. 2024, arXiv:2412.18279.
 """
@@ -137,7 +138,7 @@ class StepCritic:
         self._scorer = TurnScorer(model, heads=1, **settings)
 
     def fit(self, trajectories: Sequence[Trajectory], labels: Sequence[Array]) -> float:
-        """Minimise the binary cross-entropy. The optimum predicts the mean label of each prefix.
+        """Minimise the binary cross-entropy; at the optimum the critic predicts the mean label of each prefix.
 
         Args:
             labels: one [T] array per trajectory: the eventual success, 0 to 1, as seen from before each turn.
@@ -155,7 +156,10 @@ class StepCritic:
         return self._scorer.fit(inputs, loss_of)
 
     def advantages(self, trajectories: Sequence[Trajectory]) -> list[Array]:
-        """Return [T] per trajectory: each turn's increase of the probability, which ends as the actual success."""
+        """Return [T] per trajectory: by how much each turn raises the predicted success.
+
+        After the last turn the actual success is taken.
+        """
         rows = self._scorer.read([_before_turns(trajectory) for trajectory in trajectories])
         return [
             np.diff(np.append(1 / (1 + np.exp(-numbers[:, 0])), success_of(trajectory)))
@@ -175,7 +179,10 @@ def success_of(trajectory: Trajectory) -> float:
 
 
 def success_labels(trajectories: Sequence[Trajectory]) -> list[Array]:
-    """Return [T] per trajectory: its own success, for every turn. Raises: CreditError as `success_of`."""
+    """Return [T] per trajectory: the trajectory's success, repeated for every turn.
+
+    Raises: CreditError as `success_of`.
+    """
     return [np.full(len(trajectory.turns), success_of(trajectory)) for trajectory in trajectories]
 
 
@@ -189,7 +196,9 @@ def _before_turns(trajectory: Trajectory) -> TokenPositions:
 
 
 TurnLosses = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-"""A function of [B] log-probabilities of turns now (with gradient) and when sampled, and advantages, to [B] losses."""
+"""A function that returns the [B] losses of turns, given [B] log-probabilities now (with gradient), [B]
+log-probabilities when they were sampled, and [B] advantages.
+"""
 
 
 def clipped_loss(clip: float) -> TurnLosses:
@@ -211,7 +220,8 @@ def quadratic_loss(beta: float) -> TurnLosses:
     """Return (log r - A / beta)^2, with r as in `clipped_loss`: a turn becomes likelier in proportion to its advantage.
 
     Turns of any policy can be used, because the target does not depend on who sampled them. If the targets of one
-    prefix cannot all be met, because probabilities sum to 1, the sampled frequencies decide the compromise.
+    prefix cannot all be met, because probabilities sum to 1, a turn that was sampled more often comes nearer to its
+    target.
     Source: Liu et al. 2024, arXiv:2412.18279, in the form given by summaries. The paper's own weights were not read.
     """
 
@@ -229,7 +239,7 @@ class Passes:
         epochs: number of passes over the turns.
         batch_size: number of turns per optimiser step.
         learning_rate: the learning rate.
-        max_tokens: maximum number of tokens, with padding, of the parts in which a batch is computed.
+        max_tokens: a batch is computed in parts of at most this many tokens, with padding.
         temperature: the temperature at which the turns were sampled.
         seed: the seed of the order of the turns.
     """

@@ -1,4 +1,5 @@
-"""A DQN agent: it values the listed actions of a state by their text, and learns from every episode shown to it.
+"""A DQN agent: it predicts the value of each listed action of a state from texts, and learns from every episode shown
+to it.
 
 It writes no text and needs no language model. So it is a cheap policy for environments with enumerable actions, such
 as the elements of a page or the directions of a move, and a player whose episodes others can imitate.

@@ -19,7 +19,7 @@ _ITERATIONS = 5
 class Muon(torch.optim.AdamW):
     """AdamW, except that Muon updates the matrices of the parameter groups with `orthogonal`.
 
-    Muon's updates are scaled to the size of AdamW's, so both share one learning rate.
+    Muon's updates are scaled to the size of AdamW's, so that both use the same learning rate.
 
     Attributes:
         needs_whole_model: the matrices must not be shards.
@@ -45,7 +45,10 @@ class Muon(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Update every parameter with a gradient; Muon's gradients are hidden from AdamW during its step."""
+        """Update every parameter that has a gradient.
+
+        While AdamW takes its step, the gradients of Muon's matrices are hidden from it.
+        """
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -74,7 +77,7 @@ class Muon(torch.optim.AdamW):
 
 
 def orthogonal(matrix: torch.Tensor) -> torch.Tensor:
-    """Return the matrix with singular values moved to between 0.7 and 1.2 by a Newton-Schulz iteration.
+    """Return the matrix with its singular values changed, by a Newton-Schulz iteration, to values between 0.7 and 1.2.
 
     Args:
         matrix: a matrix of any shape, [rows, columns].

@@ -1,4 +1,6 @@
-"""Select generated tasks for training: from the run's environments, new, and not among the measured tasks."""
+"""Select generated tasks for training: those of the run's environments that are new and not among the measured
+tasks.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class NewTasks:
         self._known = {task.content_key() for task in task_set["train"]}
         measured = [*task_set["validation"], *task_set["held_out"]]
         self._measured = {task.content_key() for task in measured}
-        # If nearly every task has unique words, tasks that differ only in a number ask the same: see TaskSet.
+        # If nearly every task has unique words, a task that differs from another only in a number counts as the same:
+        # see TaskSet.
         words = {tuple(message.text for message in task.opening()) for task in measured}
         self._tells_by_words = len(words) * 10 > len(measured) * 9
         self._unnumbered = {_unnumbered_key(task) for task in measured}

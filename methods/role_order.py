@@ -1,6 +1,6 @@
-"""Updates of several roles: one after the other, each given the earlier ones, and roles that exchange their adapters.
+"""Trains several roles: by updating one after the other, or by letting them exchange their adapters.
 
-The training part `role_order` is that of MARFT, `role_rotation` that of CORY.
+The training part `role_order` is from MARFT, `role_rotation` from CORY.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MAX_WEIGHT = 2.0
 class RoleOrder(TrainingPart):
     """Updates the roles in order, each in a separate pass over the step's batch.
 
-    The advantages of a role's tokens are multiplied by the probability ratio, after to before their update, of the
-    tokens of the roles already updated. So each role is updated for the current team. Turns without a role belong to
-    the first role of policy.lora.roles.
+    The advantages of a role's tokens are multiplied by a weight: the probability of the tokens of the roles already
+    updated, after their update, divided by that before it. So each role is updated for the team as it now is. Turns
+    without a role belong to the first role of policy.lora.roles.
 
-    Source: HAPPO, Kuba et al. 2022, arXiv:2109.11251, whose joint return does not fall; for language models MARFT, Liao
-    et al. 2025, arXiv:2504.16129. These papers use the ratio of one joint action; this part uses the clamped ratio of
-    the whole episode.
+    Source: HAPPO, Kuba et al. 2022, arXiv:2109.11251, where the joint return never falls; for language models MARFT,
+    Liao et al. 2025, arXiv:2504.16129. These papers use the ratio of one joint action; this part uses the clamped ratio
+    of the whole episode.
 
     Args:
         roles: the roles in order, from policy.lora.roles. Turns in other roles are not trained on.

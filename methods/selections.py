@@ -1,7 +1,7 @@
-"""Selections of the stored episodes, or of turns of them, that a stage imitates, and their weights.
+"""Selections: which stored episodes, or which of their turns, a stage imitates, and with what weight.
 
-Each takes the episodes of one task, and returns tuples: an episode, the weight of its loss, and the only turn to
-imitate, None for all turns.
+Each takes the episodes of one task, and returns tuples: an episode, the weight of its loss, and the turn to imitate, or
+None to imitate all turns.
 
 success                 episodes that solved their task
 best_of(n=1)            the n episodes of each task with the highest return
@@ -62,7 +62,7 @@ def score(group: Sequence[Trajectory], *, minimum: float = 1.0, component: str =
 
 
 def improved(group: Sequence[Trajectory], *, temperature: Positive = 1.0, component: str = "") -> list[Selected]:
-    """Select the best turn of each state where different turns were taken, weighted by exp(score / temperature).
+    """Select, for each state in which different turns were taken, the best turn, weighted by exp(score / temperature).
 
     A turn's value is the mean return from that turn on, over the episodes that took it. States where all turns are
     equally good are skipped. Over the group the weights have mean 1. Collect with `trees = true`: separately played

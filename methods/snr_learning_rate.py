@@ -1,4 +1,5 @@
-"""The training part `snr_learning_rate`: a learning rate scaled by SNR / (1 + SNR) of a step's groups.
+"""The training part `snr_learning_rate`: it scales a step's learning rate by SNR / (1 + SNR), with SNR the
+signal-to-noise ratio of the groups' gradients.
 
 Source: the idea is OBLR-PO's, arXiv:2511.23310; this form of the factor is our own.
 """
@@ -18,7 +19,7 @@ from agentgym.training import TrainingPart, TrainingPlan
 class GroupGradients:
     """Measure the gradient that each group in turn adds to the accumulated gradients of some parameters.
 
-    Only the groups' norms and a copy of the latest accumulated gradients are kept.
+    Only the norm of each group's gradient and a copy of the latest accumulated gradients are kept.
     """
 
     def __init__(self) -> None:
@@ -80,7 +81,9 @@ class SignalToNoiseCallback(TrainerCallback):
 
 
 class SnrLearningRate(TrainingPart):
-    """Scales the learning rate in each step by SNR / (1 + SNR), the signal-to-noise ratio of the groups' gradients."""
+    """Scales the learning rate in each step by SNR / (1 + SNR), with SNR the signal-to-noise ratio of the groups'
+    gradients.
+    """
 
     def __init__(self) -> None:
         self._callback = SignalToNoiseCallback()

@@ -1,4 +1,6 @@
-"""Expert steps as tasks: each turn of a successful episode becomes a task that judges the next action."""
+"""Expert steps as tasks: each turn of a successful episode becomes a task, in which the agent's next action is compared
+with the expert's.
+"""
 
 from __future__ import annotations
 

@@ -43,10 +43,10 @@ class Situation:
 
 
 class StopRule(EpisodeHook):
-    """Decides when an episode is hopeless, only from the record and the state, so that a resumed run decides in the
-    same way.
+    """Decides when an episode is hopeless. It may use only the record and the environment's state, so that a resumed
+    run decides in the same way.
 
-    It is not asked before turns that a branch repeats.
+    In an episode that repeats recorded turns (a branch), it is not asked before these turns.
     """
 
     async def reason(self, situation: Situation, environment: Environment) -> str | None:
@@ -146,7 +146,7 @@ class Hopeless(StopRule):
 
 
 async def _read_outlook(environment: Environment) -> Outlook | None:
-    """Return the environment's outlook; None if an action of the agent prevents it."""
+    """Return the environment's outlook; None if the agent's actions keep it from being computed."""
     try:
         return await environment.outlook()
     except SandboxExhausted:

@@ -1,4 +1,5 @@
-"""Thought correction: a second policy rewrites the agent's thoughts before its actions, and the agent imitates them.
+"""Thought correction: a second policy rewrites the thoughts that the agent had before its actions, and the agent
+imitates the new thoughts.
 
 The training part `corrections` asks the corrector in each step, and the loss term `thought_sft` is computed on the
 corrected thoughts: reinforcement of actions plus imitation of better thoughts.
@@ -56,7 +57,7 @@ class ThoughtCorrector:
     def correct(self, trajectories: Sequence[Trajectory]) -> list[tuple[int, Trajectory]]:
         """Return corrected turns as episodes of one turn, each with the index of its trajectory.
 
-        A turn that the corrector cannot answer is left out.
+        Turns for which the corrector fails to answer are left out.
         """
         turns = [
             (turn.index, row, turn)

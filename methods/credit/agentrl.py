@@ -1,4 +1,4 @@
-"""AgentRL: GRPO in the group, then whitened over all groups of the batch that share an environment."""
+"""AgentRL: GRPO's advantages, whitened over all groups of the batch that have the same environment."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def agentrl(
 ) -> list[Array]:
     """A_ik = (B_i - mean B) / (std B + 1e-6), B the GRPO advantage, mean and std over groups of one environment.
 
-    So environments whose episodes are longer, or whose groups agree more often, have the same weight in a batch.
-    Keeps the direction, as `grpo` does. With weigh "tokens" (as published, needs `lengths`) or "turns" it is biased:
-    the length of a trajectory enters the mean.
+    So all environments have the same weight in a batch, also those whose episodes are longer, or whose groups more
+    often have equal returns. Keeps the direction, as `grpo` does. With weigh "tokens" (as published, needs `lengths`)
+    or "turns" it is biased: the length of a trajectory enters the mean.
 
     Args:
         ddof: delta degrees of freedom of the group's standard deviation.
         weigh: weights in the environment's mean and standard deviation.
-    Returns: [N, T] for each group. Degenerate: no difference in an environment gives exactly 0.
+    Returns: [N, T] for each group. Degenerate: if all advantages of an environment are equal, exactly 0.
     """
     advantages: list[Array] = [np.zeros(0)] * len(groups)
     for environment in dict.fromkeys(group.environment for group in groups):

@@ -1,4 +1,4 @@
-"""ArCHer: the critic's value of the turn minus its value of the state before the turn."""
+"""ArCHer: the value that a critic gives to the turn, minus its value of the state before the turn."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from agentgym.options import Share
 def archer(group: Group, *, gamma: Share = 1.0) -> Array:
     """A_ik = Q(s_ik, a_ik) - V(s_ik). The critic predicts both; in the paper, each is the lower of two heads.
 
-    Every token of the turn gets this advantage. Its bias is the error of Q, whatever the group size; exact for an exact
-    Q. The outcome is not used here: the critic has learnt from it.
+    Every token of the turn gets this advantage. Its bias is the error of Q, whatever the group's size. The outcome is
+    not used here, because the critic has learnt from it.
 
     Args:
         gamma: the discount per turn of the returns that the critic learns.

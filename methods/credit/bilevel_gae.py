@@ -1,4 +1,4 @@
-"""Bi-level GAE: generalised advantages over turns, and inside each turn over its tokens towards the turn's return."""
+"""Bi-level GAE: generalised advantage estimates over turns, then inside each turn over its tokens."""
 
 from __future__ import annotations
 

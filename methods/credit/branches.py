@@ -25,7 +25,8 @@ class TurnTree:
         path: [N, D] the nodes on the path of each trajectory from the root, then -1.
         depth: [M] index of each node in the paths.
         parent: [M] the node of the previous turn, -1 if no trajectory of the group lists it.
-        family: [M] equal for nodes that follow the same turn, whether or not that turn is in the group.
+        family: [M] a number that is the same for all nodes that follow the same turn, whether or not the group has that
+            turn.
         listings: [M] number of trajectories that list the node.
     """
 
@@ -49,18 +50,21 @@ class TurnTree:
         return last
 
     def nodes_to_paths(self, numbers: Array) -> Array:
-        """Map values [M], one per node, to [N, D], one per position on each path; 0 after a path's end."""
+        """Return the values [M], one per node, as [N, D], one per position on each path; 0 after a path's end."""
         return np.where(self.path >= 0, numbers[self.path], 0.0)
 
     def paths_to_nodes(self, numbers: Array) -> Array:
-        """Map values [N, D], one per position on each path, to [M], one per node. Paths must agree on shared nodes."""
+        """Return the values [N, D], one per position on each path, as [M], one per node.
+
+        Where paths share a node, their values must be equal.
+        """
         of_nodes: Array = np.zeros(len(self.parent))
         on_path = self.path >= 0
         of_nodes[self.path[on_path]] = numbers[on_path]
         return of_nodes
 
     def nodes_to_turns(self, numbers: Array) -> Array:
-        """Map values [M], one per node, to [N, T], one per listed turn; 0 for padding."""
+        """Return the values [M], one per node, as [N, T], one per listed turn; 0 for padding."""
         return np.where(self.node >= 0, numbers[self.node], 0.0)
 
     def turns_to_nodes(self, numbers: Array) -> Array:
@@ -110,8 +114,8 @@ def build_tree(group: Group) -> TurnTree:
 def node_values(tree: TurnTree, group: Group, *, outcome_weight: float, turn_weight: float) -> Array:
     """Return [M] the value of each node: the reward of its turn, plus the mean of what follows the turn.
 
-    The mean is over the values of the node's children, each with weight 1 however many trajectories share it, and the
-    outcomes of the trajectories that end at the node.
+    The mean is over the values of the node's children and the outcomes of the trajectories that end at the node. Each
+    child has weight 1, however many trajectories share it.
     """
     size = len(tree.parent)
     values = turn_weight * tree.turns_to_nodes(arithmetic.rewards_or_zero(group))

@@ -1,7 +1,7 @@
-"""Credit of turns from the returns of the episode replayed with only some of its turns.
+"""Computes credit of turns from returns of the episode when it is replayed with only some of its turns.
 
-`value` maps a set of turns to the return of the episode replayed with only those turns. If later turns break because a
-turn was left out, the value is whatever the environment then returns.
+`value` maps a set of turns to the return of the episode replayed with only those turns. If later turns fail because an
+earlier one was left out, the value is the return that follows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def turn_credit(group: Group, credit_of: Callable[[Mapping[Coalition, float], in
 
 
 def leave_one_out_values(value: Value, turns: int) -> Array:
-    """Return [K] v(all) - v(all but k): the loss without each turn. Needs K + 1 values.
+    """Return [K] v(all) - v(all but k): how much less the return is without each turn. Needs K + 1 values.
 
     The values do not sum to the return: if either of two turns suffices, both get 0.
     """
@@ -53,8 +53,8 @@ def leave_one_out_values(value: Value, turns: int) -> Array:
 def shapley_values(value: Value, turns: int) -> Array:
     """Return [K] what each turn adds to the turns before it, averaged over all orders of the turns. Needs 2^K values.
 
-    The values sum to v(all) - v(none); a turn that never changes anything gets 0; interchangeable turns get the same;
-    linear in v. Source: Shapley 1953.
+    They sum to v(all) - v(none), and are linear in v. A turn that never changes anything gets 0; interchangeable turns
+    get the same. Source: Shapley 1953.
     Raises: CreditError above 16 turns; use `sampled_shapley_values`.
     """
     if turns > MAX_EXACT_TURNS:
@@ -76,11 +76,13 @@ def shapley_values(value: Value, turns: int) -> Array:
 def sampled_shapley_values(value: Value, turns: int, *, orders: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Return [K] Shapley values estimated from random orders, and the standard error of each.
 
-    Orders are drawn in pairs of an order and its reverse: a turn that adds much early adds little late, so the errors
-    of a pair partly cancel. The standard error is computed from the means of pairs, which are independent.
+    Orders are drawn in pairs, each an order and its reverse. A turn that adds much early in an order adds little late
+    in its reverse, so the errors of a pair partly cancel. The standard error comes from the means of pairs, which are
+    independent.
 
     Args:
-        orders: even and at least 4, the fewest that give an error. Needs at most orders * K distinct values.
+        orders: number of orders, even and at least 4 (fewer give no standard error). At most orders * K different
+            values are needed.
     Raises: CreditError.
     """
     if orders < 4 or orders % 2:
@@ -114,7 +116,7 @@ def shapley_of_known(values: Mapping[Coalition, float], turns: int) -> Array:
     For each turn and coalition size: the mean of what the turn adds, over the coalitions for which both values are
     known; then the mean over the sizes. With random coalitions this estimates the Shapley values; the estimates need
     not sum to v(all) - v(none).
-    Raises: CreditError naming a turn without such a pair of coalitions.
+    Raises: CreditError naming a turn for which no such pair of values is known.
     """
     total, count = np.zeros((turns, turns)), np.zeros((turns, turns))
     for coalition, before in values.items():

@@ -24,11 +24,11 @@ def gdpo(
     turn_weight: Weight = 1.0,
     weigh: arithmetic.Weigh = "trajectories",
 ) -> list[Array]:
-    """A_ik = whitened over the batch: sum_c w_c (R^c_i - mean_j R^c_j) / std_j R^c_j, on every turn.
+    """A_ik = sum_c w_c (R^c_i - mean_j R^c_j) / std_j R^c_j, whitened over the batch; the same for every turn.
 
-    R^c is an outcome component, or the sum of a turn component over the episode (missing counts as 0). The scale of a
-    component then does not matter, and a constant component adds nothing. Biased: it does not maximise the sum of
-    rewards, and it divides by the group's own standard deviations.
+    R^c is an outcome component, or the sum of a turn component over the episode (missing counts as 0). So the scale of
+    a component does not matter, and a component that is constant in the group adds nothing. Biased: it does not
+    maximise the sum of rewards, and it divides by the group's own standard deviations.
 
     Args:
         ddof: delta degrees of freedom of the group's standard deviations.
@@ -52,8 +52,8 @@ def gdpo(
 def _in_deviations(scores: Array, ddof: int) -> Array:
     """Return [N] the scores minus their mean, in standard deviations; 0 if the scores are equal.
 
-    No epsilon is added to the standard deviation: two opposite components would then cancel except for the epsilon,
-    and the whitening would amplify the remainder.
+    No epsilon is added to the standard deviation. With one, two opposite components would leave a tiny remainder, which
+    the whitening would amplify.
     """
     std = arithmetic.stable_std(scores, ddof=ddof)
     return np.divide(arithmetic.centred(scores, "mean"), std, out=np.zeros(len(scores)), where=std > 0)

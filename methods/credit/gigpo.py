@@ -39,17 +39,17 @@ def gigpo(
 ) -> Array:
     """A_ik = n(R_i) + step_weight * n_s(G_ik); n_s compares the turns that were made in the same state s_ik.
 
-    Biased as published: a trajectory that was in a state twice is compared with itself, and the 0 for a state that no
-    other turn shares uses the turn's own return as its baseline. With baseline "loo", scale "none", gamma 1
-    and alone "group" all baselines come from other trajectories: then the class is direction, and the factor is
-    exactly (1 + step_weight).
+    Biased as published: a trajectory that was in a state twice is compared with itself, and a turn whose state no other
+    turn shares gets 0, as if its own return were its baseline. With baseline "loo", scale "none", gamma 1 and alone
+    "group" all baselines come from other trajectories: then the class is "direction": the expected gradient is exactly
+    (1 + step_weight) times the true one.
 
     Args:
         gamma: decay per turn of G, 0.95 as published. step_weight: omega of the paper.
         baseline: "loo" compares with the turns of *other* trajectories in that state.
         scale: "std" divides by the standard deviation over the group, and over the state.
-        alone: the result for a turn if no other turn (with "loo": no other trajectory) was in its state: "zero" leaves
-            n(R_i); "group" compares its G with the group's returns.
+        alone: n_s of a turn if no other turn (with "loo": no other trajectory) was in its state: "zero" is 0, which
+            leaves n(R_i); "group" compares its G with the group's returns.
         statistics: what counts once in the mean and standard deviation of n(R_i): "trajectories", or their turns
             ("steps"), so that long trajectories weigh more, as in the authors' code (verl-agent) and ROLL.
         ddof: the ddof of the standard deviations. outcome_weight: above 0.
@@ -69,7 +69,7 @@ def gigpo(
 
 
 def _compared_over_steps(group: Group, returns: Array, baseline: Baseline, scale: Scale, ddof: int) -> Array:
-    """[N, T] n(R_i) on every turn, with statistics over the turns of the group."""
+    """Return [N, T] n(R_i) on every turn, with mean and standard deviation over the turns of the group."""
     turns = arithmetic.group_by_label(tuple((0,) * int(count) for count in group.turns))
     of_turns = returns[turns.trajectory_index]
     above = np.nan_to_num(turns.centred(of_turns, baseline))
@@ -83,7 +83,7 @@ def _compared_over_steps(group: Group, returns: Array, baseline: Baseline, scale
 def _compared_in_state(
     group: Group, turn_returns: Array, returns: Array, baseline: Baseline, scale: Scale, alone: Alone, ddof: int
 ) -> Array:
-    """[S] n_s(G) of every turn."""
+    """Return [S] n_s(G) of every turn."""
     states = arithmetic.group_by_label(group.signal("state_keys"))
     flat = turn_returns[group.turn_mask]
     singleton = states.count(baseline) <= (baseline == "mean")

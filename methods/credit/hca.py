@@ -1,4 +1,4 @@
-"""Hindsight credit assignment: a turn gets the return after it to the extent that the turn made it more likely."""
+"""Hindsight credit assignment: a turn gets the more of the return after it, the likelier the turn made this return."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ def hca(group: Group, *, outcome_weight: Positive = 1.0, turn_weight: Weight = 1
     """A_ik = (1 - 1 / rho_ik) * G_ik, with rho_ik = exp(hindsight) = pi(turn | state, what came) / pi(turn | state).
 
     The exact policy gradient, if the hindsight probability is the true one given the state before the turn and G_ik,
-    and if every return that can follow one turn can follow every other. Otherwise biased: a return that only some
-    turns can reach (a turn reward that only one action pays) never counts for the others. A turn that made the return
+    and if every return that can follow one turn can follow every other. Otherwise biased: a return that only some turns
+    can reach (as if only one action earns a turn reward) never counts for the other turns. A turn that made the return
     neither likelier nor less likely (rho = 1) gets 0. Needs no other trajectory, so a group of one is not 0.
 
     Args:
         outcome_weight, turn_weight: weights of the outcome and the turn rewards in G_ik.
-    Returns: [N, T], reward units. A return of 0 gives 0, so the noise changes if a constant is added to rewards.
+    Returns: [N, T], reward units. Where the return is 0, so is the advantage: adding a constant to rewards changes the
+        noise.
     """
     turn_returns = arithmetic.returns_to_go(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     ratio = np.where(group.turn_mask, group.signal("hindsight"), 0.0)

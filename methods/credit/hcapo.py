@@ -1,4 +1,4 @@
-"""HCAPO: returns refined by the model's own hindsight, beside the outcome."""
+"""HCAPO: the outcome's advantage, plus each turn's return refined by the model's own hindsight."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def hcapo(
     outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
-    """A_ik = A_i + credit_weight * (Q_ik above the others at that index), Q_ik = clip(rho_ik, lowest, highest) * G_ik.
+    """A_ik = A_i + credit_weight * (Q_ik - mean Q of the others at turn index k), Q_ik = clip(rho_ik, lowest, highest)
+    * G_ik.
 
     rho_ik = exp(hindsight) is how much likelier the model finds the turn once told the outcome. This is our reading of
     the paper's abstract, which describes refined step Q-values and an advantage of two scales; the rest of the paper

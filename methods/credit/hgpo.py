@@ -27,10 +27,11 @@ def hgpo(
     outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
-    """A_ik = sum_h w_h n_h(G_ik) / sum_h w_h, w_h = h^alpha, over the levels h = 1 .. history + 1 that are not 0.
+    """A_ik = sum_h w_h n_h(G_ik) / sum_h w_h, w_h = h^alpha, over the levels h = 1 .. history + 1 at which n_h is not
+    0.
 
-    n_h compares turns whose last h states, including the current one, are equal. Biased: a trajectory is compared with
-    itself, and which levels count depends on the returns.
+    n_h compares turns of the group whose last h states, including the current one, are equal. Biased: a trajectory is
+    compared with itself, and the returns decide which levels count.
 
     Args:
         history: states before the current one in the longest history.
@@ -40,7 +41,7 @@ def hgpo(
         episode: add one more level, the episode's return compared over the group; weights are then (h + 1)^alpha
             with h = 0 for this level. Without it a turn whose state occurs once gets 0.
         outcome_weight: above 0.
-    Returns: [N, T]. Degenerate: no difference at any level gives exactly 0.
+    Returns: [N, T]. Degenerate: exactly 0 if returns do not differ at any level.
     """
     turn_returns = arithmetic.returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     mask = group.turn_mask

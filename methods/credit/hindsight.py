@@ -38,14 +38,14 @@ def hindsight(
     sign(A_i) * (B_k - B_{k-1}), standardised within the trajectory.
 
     Args:
-        share: strength of the reshaping; 0 gives the outcome's advantage, bit for bit. band: at most 1; 0 has the same
-            effect.
+        share: strength of the reshaping; 0 gives the outcome's advantage, bit for bit. band: how far w may differ from
+            1; 0 has the same effect.
         gamma: decay of evidence per turn.
         success_at: an outcome of at least this is a success.
-        prior_floor: least distance of B_0 from 0 and 1, where evidence would change nothing.
+        prior_floor: the least distance that B_0 keeps from 0 and from 1, at which no evidence could change the belief.
         scale, ddof: options of A_i; "std" as in `grpo`, "none" as in `rloo`. outcome_weight, turn_weight: as in those.
     Returns: [N, T]. No turn changes the sign of A_i, nor its size by more than share * band.
-    Degenerate: turns that changed the belief equally, or a single turn, get A_i.
+    Degenerate: if all turns changed the belief equally, or there is only one, they get A_i.
     """
     returns = arithmetic.episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     above = above_others(returns, scale, ddof=ddof)

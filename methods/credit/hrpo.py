@@ -38,14 +38,15 @@ def hrpo(
 ) -> Array:
     """A_ik = outcome_weight * n(o_i) + turn_weight * m(r_ik); n compares trajectories, m all turns with a reward.
 
-    Biased: a turn gets no credit for later rewards, and turns of different index and of trajectories of different
-    length are compared with each other. `mt_grpo` has neither problem.
+    Biased in two ways: a turn gets no credit for later rewards; and turns are compared whatever their index and the
+    length of their trajectory. `mt_grpo` has neither problem.
 
     Args:
         baseline, scale, ddof: options of both comparisons.
         outcome_weight: above 0. turn_weight: 0 leaves only the outcome.
-    Returns: [N, T], in standard deviations for scale "std". Degenerate: a constant term adds exactly 0; a turn without
-        a reward has only the outcome's term; turns of equal trajectories differ if their rewards do.
+    Returns: [N, T], in standard deviations for scale "std". Degenerate: a term with equal rewards adds exactly 0; a
+        turn without a reward has only the outcome's term; if all outcomes are equal, turns still differ by their
+        rewards.
     """
     rewards: Array = group.signal("turn_rewards")
     rewarded = group.turn_mask & ~np.isnan(rewards)

@@ -20,7 +20,7 @@ def hybrid(
 ) -> Array:
     """A_ik = n_k(G_ik) + outcome_share * n(o_i); n_k compares trajectories that reached turn k, n compares all.
 
-    Biased like `gtpo`, to which it adds an outcome estimator.
+    Biased as `gtpo` is: it adds the outcome's advantage to that estimator.
 
     Args:
         gamma: decay per turn, 0.9 as published. outcome_share: lambda of the paper, 0.3.

@@ -33,9 +33,10 @@ def igpo(
 ) -> Array:
     """A_ik = sum_{l>=k} gamma^(l-k) z_il, z the standardised rewards p_{l+1} - p_l, and the outcome on the last turn.
 
-    p_l is the probability of the gold answer given everything before turn l. Biased: the gains sum to p before the last
-    turn, which is never subtracted again, so the objective is the outcome plus this p; and centring adds a constant
-    reward or cost to every turn. `information_gain` is the unbiased form. Turn rewards do not count.
+    p_l is the probability of the gold answer given everything before turn l. Biased in two ways. The gains sum to p
+    before the last turn, which is not subtracted again, so the objective is the outcome plus this p. And subtracting
+    the mean adds a constant reward or cost to every turn. `information_gain` is the unbiased form. Turn rewards do not
+    count.
 
     Args:
         gain: "log_prob" takes the increase of log p instead, per token of the answer (`log_prob_diff` in the code).
@@ -62,7 +63,9 @@ def igpo(
 
 
 def _normalised(rewards: Array, mask: NDArray[np.bool_], scale: Scale, ddof: int) -> Array:
-    """Subtract the mean of the entries in `mask`, and divide by their deviation. Returns: [N, T], 0 outside."""
+    """Subtract the mean of the entries in `mask` and, with scale "std", divide by their standard deviation. Returns:
+    [N, T], 0 outside the mask.
+    """
     column, inside = rewards.reshape(-1, 1), mask.reshape(-1, 1)
     advantages: Array = arithmetic.normalise_columns(column, inside, baseline="mean", scale=scale, ddof=ddof)
     return advantages.reshape(rewards.shape)

@@ -27,13 +27,14 @@ def information_gain(
 ) -> Array:
     """`potential_shaping` with Phi_k = p_k, the probability of the gold answer given all before turn k.
 
-    A turn gets p_{k+1} - p_k on top of its reward, and the last turn gets -p_K: the final answer is not rewarded for
-    what the policy already knew before it. `igpo` leaves this subtraction out and is biased.
+    A turn gets p_{k+1} - p_k on top of its reward. The last turn gets -p_K, so that the final answer is not rewarded
+    for what the policy already knew before it. `igpo` leaves -p_K out and is biased.
 
     Args:
         weight: weight of the gain; 0 is `return_to_go`, bit for bit.
         gamma, baseline, outcome_weight, turn_weight: as in `return_to_go`.
-    Returns: [N, T], reward units. Degenerate: if the answer was not scored, the last known p is used, 0 before any.
+    Returns: [N, T], reward units. Degenerate: where the answer was not scored, the last known p is used, or 0 if there
+        is none.
     """
     before = np.exp(group.signal("gold_logprobs"))[:, :-1]
     return shaped_advantages(

@@ -1,4 +1,4 @@
-"""Leave one turn out: the outcome, and the loss of return without each turn."""
+"""Leave one turn out: the outcome's advantage, and how much less the return is without each turn."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def leave_one_turn_out(
 
     Args:
         credit: "added": A_ik = A_i + credit_weight * (phi_k - mean of phi over the trajectory's turns);
-            "returned": phi_k as the turn's reward with the remainder on the last turn, then return-to-go.
+            "returned": `return_to_go` with phi_k as the turn's reward, and the rest of the return on the last turn.
         scale: of A_i; "none" as in `rloo`, "std" as in `grpo`.
         outcome_weight, turn_weight: as in `rloo`.
     Returns: [N, T], reward units for scale "none". credit_weight 0 with credit "added" is `rloo`, bit for bit.

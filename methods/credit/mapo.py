@@ -1,4 +1,6 @@
-"""MAPO: mix GRPO with the deviation relative to the mean, according to how much the group's outcomes agree."""
+"""MAPO: mix GRPO's advantage with the deviation divided by the mean; the more outcomes agree, the more of the
+latter.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,9 @@ def mapo(
     """A_ik = (1 - lambda) (R_i - mean R) / std R + lambda (R_i - mean R) / mean R, lambda = 1 - 4 p (1 - p).
 
     p is the share of successful trajectories: lambda is 0 if half succeeded, and 1 if all or none did. In a group with
-    hardly any failure, this keeps the advantage of the one failure small.
-    Keeps the direction, as `grpo` does: a positive multiple of the policy gradient if returns take two values, neither
-    negative. With graded returns a mean near 0 inflates the second term, and the direction can be wrong.
+    a single failure, this keeps the failure's advantage small.
+    Keeps the direction, as `grpo` does: if returns take two values, neither negative, the result is a positive multiple
+    of the policy gradient. With graded returns a mean near 0 inflates the second term, and the direction can be wrong.
 
     Args:
         success: an outcome of at least this is a success.

@@ -1,4 +1,4 @@
-"""MT-GRPO as released: turn rewards count up to the tool's result, the outcome everywhere."""
+"""MT-GRPO as released: turn rewards count for the turns up to the tool call, the outcome for all turns."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def mt_grpo_two_segment(
     """A_ik = n(o_i) + alpha * n(r_i) up to the turn that called the tool, n(o_i) after it; r_i sums the turn rewards.
 
     A trajectory that never called a tool gets n(r_i + o_i) on every turn. n compares over the whole group.
-    Biased: which of the three a turn gets depends on what its trajectory did, so even a choice without effect gets a
-    gradient.
+    Biased: what the trajectory did decides which of these three terms a turn gets, so even a choice without effect gets
+    a gradient.
 
     Args:
         combine: "cumulative" gives n(r_i + discount * o_i) up to the turn that called the tool, and everywhere without
             a tool: the second estimator of the released code, `cae`; "added" is its `aae`.
         alpha: weight of the turn part in "added". discount: of the outcome in "cumulative".
-        boundary: whether the first or the last tool turn ends the first segment; both are the same in the released
-            setting, with at most one tool call.
+        boundary: whether the first or the last tool turn ends the first segment. In the released setting there is at
+            most one tool call, so both are the same.
         baseline, scale, ddof: n subtracts the baseline and, with "std", divides by the group's standard deviation.
     Returns: [N, T]. Degenerate: a constant term adds exactly 0.
     """

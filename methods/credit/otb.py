@@ -1,4 +1,4 @@
-"""OTB: return-to-go minus a mean weighted by score norms, at each turn index."""
+"""OTB: return-to-go minus its mean at the turn's index, weighted by score norms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def otb(
     outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
-    """A_ik = G_ik - sum_j W_jk G_jk / sum_j W_jk over those that reached turn k; W_jk sums the score norms up to k.
+    """A_ik = G_ik - sum_j W_jk G_jk / sum_j W_jk over the trajectories j that reached turn k; W_jk sums j's score norms
+    up to k.
 
     In the baseline of least variance each return is weighted by the squared norm of its score. The last layer's part of
     this norm is 1 - 2 pi + sum pi^2, summed over tokens.

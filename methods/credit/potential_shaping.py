@@ -25,13 +25,14 @@ def potential_shaping(
 ) -> Array:
     """`return_to_go` of r_k + weight * (gamma * Phi_{k+1} - Phi_k), with Phi = 0 after the last turn.
 
-    Unbiased for any potential, even a wrong one: the terms sum to -weight * Phi_k, which was known before the turn. A
-    good potential, near the expected return, reduces noise; one on another scale adds noise.
+    Unbiased for any potential, even a wrong one: from turn k on the added terms sum to -weight * Phi_k, which was known
+    before the turn. A good potential, near the expected return, reduces noise; one on another scale adds noise.
 
     Args:
         weight: reward units per unit of the potential; 0 is `return_to_go`, bit for bit.
         gamma, baseline, outcome_weight, turn_weight: as in `return_to_go`.
-    Returns: [N, T], reward units. Degenerate: a missing potential takes the previous one, 0 before any.
+    Returns: [N, T], reward units. Degenerate: in place of a missing potential the last known one is used, or 0 if there
+        is none.
     """
     return shaped_advantages(
         group,

@@ -25,5 +25,6 @@ ragen = bilevel_gae.preset(
 )
 
 # SWEET-RL's critic sees the reference solution and values a turn. Give `values` that depend only on the task (0 will
-# do), and the critic's result as `action_values`: in the released code, the mean log-ratio per token.
+# do). Give the critic's number for each turn as `action_values`; in the released code it is the mean log-ratio per
+# token.
 sweet_rl = archer.preset("sweet_rl", source="Zhou et al. 2025, arXiv:2503.15478: a critic with privileged input")

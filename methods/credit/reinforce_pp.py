@@ -27,8 +27,8 @@ def reinforce_pp(
     """A_ik = (G_ik - mean G) / (std G + 1e-6), mean and std over every turn of every group of the batch.
 
     Trajectories of different tasks are compared, so easy tasks get high advantages. Biased: a turn's own return is part
-    of mean and std, and late turns, with less reward to come, get low advantages. The KL to a reference, part of the
-    reward in the paper, is left to the trainer.
+    of mean and std; and late turns, after which less reward comes, get low advantages. In the paper the KL to a
+    reference is part of the reward; here it is left to the trainer.
 
     Args:
         gamma: decay per turn of the return-to-go.

@@ -27,7 +27,7 @@ def rtmc(
     """A_ik = Q(s_ik, a_ik) - V(s_ik), V = (n_s mean_s G + c V_0) / (n_s + c), Q = (n_sa mean_sa G + c V) / (n_sa + c).
 
     Means are over trajectories, each with its first turn in s (or its first a in s). V_0 is the mean return of the
-    group, c is `prior_weight`: without it an action in a state that only one trajectory visited would always get 0.
+    group, c is `prior_weight`. With c = 0 an action in a state that only one trajectory visited would always get 0.
     Biased: a turn's own return is part of both means, and the prior shrinks the values of rarely visited states.
 
     Args:
@@ -67,7 +67,7 @@ def _smoothed(groups: arithmetic.LabelGroups, scores: Array, prior: Array, weigh
 def _state_action_labels(
     states: Iterable[Iterable[Hashable]], actions: Iterable[Iterable[Hashable]]
 ) -> tuple[tuple[Hashable, ...], ...]:
-    """Combine state and action into one label; None if either is unknown."""
+    """Combine each turn's state and action into one label; None if either is unknown."""
     return tuple(
         tuple(None if None in pair else pair for pair in zip(row, done, strict=True))
         for row, done in zip(states, actions, strict=True)

@@ -1,4 +1,4 @@
-"""Combine credit from within a trajectory, such as potentials, with credit from comparing trajectories."""
+"""Join credit that compares a trajectory's own turns, such as potentials, with credit that compares trajectories."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ def shaped_advantages(
 ) -> Array:
     """Return [N, T] `return_to_go` of r_k + weight * (gamma * Phi_{k+1} - Phi_k), with Phi = 0 after the last turn.
 
-    From turn k on the added terms telescope to -weight * Phi_k for any gamma. This number was known before the turn, so
-    it acts as another baseline. The gradient is unchanged because the potential ends at 0.
+    From turn k on the added terms telescope to -weight * Phi_k for any gamma, because Phi is 0 at the end. This number
+    was known before the turn, so it is a further baseline and leaves the expected gradient unchanged.
 
     Args:
-        potentials: [N, T] before each turn; a missing one takes the last known one, 0 before any.
+        potentials: [N, T] before each turn; in place of a missing one the last known one is used, or 0 if there is
+            none.
     """
     before = weight * forward_fill(potentials)
     turn_returns = arithmetic.returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)

@@ -1,4 +1,6 @@
-"""Shapley credit: the outcome, and the contribution of each turn, averaged over all orders of the turns."""
+"""Shapley credit: the outcome's advantage, and what each turn adds to the return, averaged over all orders of the
+turns.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,9 @@ def shapley(
     outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
-    """phi_k the Shapley value of turn k, joined to the outcome as in `shaping.add_turn_credit`.
+    """phi_k is the Shapley value of turn k, joined to the outcome as in `shaping.add_turn_credit`.
 
-    Exact if the values of all 2^K coalitions are given, otherwise estimated from the given ones: see
+    Exact if the values of all 2^K coalitions (sets of turns) are given, otherwise estimated from the given ones: see
     `counterfactual.shapley_of_known`. `counterfactual.sampled_shapley_values` chooses coalitions at random.
     Not claimed to be unbiased: the value of a turn depends on the turns after it.
 

@@ -31,7 +31,8 @@ def sibling(
     outcome_weight: Weight = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
-    """A(c) = V(c) - mean of V over the other children of the node before c; V(c) as in `branches.node_values`.
+    """The advantage of a turn c is V(c) minus the mean V of the other children of the node before c; V as in
+    `branches.node_values`.
 
     Unbiased if the forks were chosen independently of the rest of the episode, and if the first turn was tried more
     than once: a prefix shared by all trajectories has no siblings and gets 0.
@@ -40,8 +41,8 @@ def sibling(
         alone: what a turn without siblings gets: "inherit", its parent's advantage, because no alternative was tried in
             between; or "zero", which drops its gradient (biased).
         weigh: a turn shared by n trajectories occurs n times in the batch. "branches" scales its advantage so that all
-            children of a node have the same weight, however many leaves they have; in a full tree the scale is 1.
-            "leaves" does not scale: children that end early have too little weight (biased).
+            children of a node have the same weight in the batch, however many leaves they have; in a full tree the
+            factor is 1. "leaves" does not scale: children that end early have too little weight (biased).
         outcome_weight, turn_weight: as in `rloo`.
     Returns: [N, T], reward units. Degenerate: without any shared turn it is `rloo` up to rounding.
     """

@@ -1,4 +1,4 @@
-"""SPA: a progress estimator divides the outcome between the turns; then return-to-go."""
+"""SPA: return-to-go of rewards into which a progress estimator divides the outcome."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def spa(
 ) -> Array:
     """`return_to_go` with the outcome replaced by the contributions c_k of the turns, see `shared_outcome`.
 
-    Unbiased if c_k was predicted from the turns up to k alone: the sum paid before turn k is then known before turn k,
-    so it is a baseline. Contributions fitted to each outcome with the whole trajectory in view do not qualify, and
-    neither does an equal share o / K.
+    Unbiased if c_k was predicted from the turns up to k alone: then what was paid before turn k is known before turn k,
+    so that it is a baseline. Contributions that were fitted to the outcome from the whole trajectory are biased, and so
+    is an equal share o / K.
 
     Args:
         remainder: with "last" the last turn gets the rest, so that a trajectory gets its outcome; "none" (the paper)

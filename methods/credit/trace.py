@@ -1,4 +1,6 @@
-"""TRACE: the outcome, and how much a tool turn and the next turns reduced the gap to the right answer."""
+"""TRACE: the outcome's advantage, and how much a tool turn and the turns after it reduced the gap to the right
+answer.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def trace(
 
     Args:
         window: W, in turns. gamma: decay per turn within the window. gain_weight: of c; 0 leaves only the outcome.
-        outcome_share: of A_i, in the c of a window that reaches the end.
+        outcome_share: the share of A_i that is added to the c of a window that is cut.
         scale, ddof: options of A_i; "std" as in `grpo`, "none" as in `rloo`.
     Returns: [N, T]. The d of all tool turns sum to log(g_first / g_after_the_last).
     Degenerate: without a tool turn, A_i alone; a gap is at least 1e-8; with equal outcomes c remains, so the result for

@@ -23,11 +23,12 @@ def tree(
     outcome_weight: Weight = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
-    """A_i = z of R_i among all leaves + z of R_i in its own tree; a shared turn gets the mean over its leaves.
+    """A_i = z(R_i among all leaves) + z(R_i in its own tree), z standardises; a shared turn gets the mean over its
+    leaves.
 
-    A tree is the set of trajectories with the same first turn. Biased: a turn is compared with turns from other states,
-    its leaves are not independent, and the baseline within the tree includes the turn's own results. `sibling` is
-    the unbiased form.
+    A tree is the set of trajectories with the same first turn. A leaf is a trajectory's end. Biased: a turn is compared
+    with turns from other states; its leaves are not independent; and the baseline within the tree includes the leaves
+    of the turn itself. `sibling` is the unbiased form.
 
     Args:
         shared: "each" gives a turn its advantage in every trajectory through it, so n leaves give it weight n; "once"

@@ -36,16 +36,18 @@ def user_rl(
     outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
-    """A_ik = n(S_i) c_ik / mean_k c_ik: the trajectory's advantage, divided between its turns in proportion to c_ik.
+    """A_ik = A_i c_ik / mean_k c_ik: the trajectory's advantage A_i, with the turns weighted by c_ik.
 
-    S_i is the sum of rewards, or the discounted return from the first turn on. c_ik is 1 (equalized), the discounted
-    return from turn k on, or 0.5 + 0.5 (1 - exp(-2 r_ik)) / (1 - exp(-2)) with r in [0, 1] (exponential). The outcome
-    is part of the last turn's reward. Equalized sums equal `grpo`, with its bias class; the others are biased, and if
-    the c of a trajectory have both signs, its turns can get more than its advantage.
+    A_i is the score, normalised over the group (`baseline`, `scale`). The score is the sum of rewards, or the
+    discounted return from the first turn on. c_ik is 1 (equalized), the discounted return from turn k on, or 0.5 + 0.5
+    (1 - exp(-2 r_ik)) / (1 - exp(-2)) with r in [0, 1] (exponential). The outcome is part of the last turn's reward.
+    turn_credit "equalized" with score "sum" is `grpo` and has its bias class; every other choice is biased. If the c of
+    a trajectory have both signs, their mean can be near 0, and turns then get many times A_i, with either sign.
 
     Args:
-        turn_credit, score: see above; the paper recommends equalized credit for the discounted return.
-        gamma: decay per turn, in both rules. baseline, scale, ddof: options of n. outcome_weight: above 0.
+        turn_credit, score: see above. The paper recommends "equalized" with "return_to_go".
+        gamma: decay per turn, in score and credit. baseline, scale, ddof: how the score is normalised. outcome_weight:
+            above 0.
     Returns: [N, T]. Degenerate: equal scores give exactly 0; a trajectory whose mean c is 0 (below 1e-8, or 1e-6 of the
         largest) gets 0.
     """
@@ -67,7 +69,7 @@ def user_rl(
 
 
 def _exponential(group: Group, outcome_weight: float, turn_weight: float) -> Array:
-    """Return [N, T] the credit of each turn for its own reward, from 0.5 to 1."""
+    """Return [N, T] the credit c of each turn by its own reward, from 0.5 to 1."""
     rewards = turn_weight * arithmetic.rewards_or_zero(group)
     rewards[np.arange(group.size), group.turns - 1] += outcome_weight * group.signal("outcomes")
     mapped: Array = np.expm1(-CURVATURE * np.clip(rewards, 0.0, 1.0)) / np.expm1(-CURVATURE)

@@ -63,7 +63,7 @@ def _groups(folder: RunFolder, prefix: str) -> list[list[Trajectory]]:
 def _table(
     facts: CreditFacts, advice: Sequence[Suggestion], ratios: Mapping[str, float], *, used: str
 ) -> RenderableType:
-    """Return the facts of a run, suggestions, and the signal-to-noise ratios predicted by the model.
+    """Return a table of a run's facts, the suggestions, and the signal-to-noise ratios that the model predicts.
 
     Args:
         used: the estimator of the run.

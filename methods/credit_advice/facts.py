@@ -20,8 +20,8 @@ from agentgym.text import percent
 from .subtasks import SubtaskChain, signal_to_noise
 
 HALF, MOSTLY = 0.5, 0.8
-ALIKE = 8  # up to this many turns, no estimator was observed to be better than the others
-LONG = 4  # from this many turns on, a critic is expected to remove much of the noise
+ALIKE = 8  # for episodes of up to this many turns, no estimator was observed to be better than all others
+LONG = 4  # for episodes of at least this many turns, a critic is expected to remove much of the noise
 CANDIDATES = ("rloo(turn_weight=0.0)", "rloo", "return_to_go", "turn_gae(lam=0.9)", "gigpo", "vine")
 
 
@@ -35,7 +35,7 @@ class CreditFacts:
         outcome: mean outcome.
         silent_outcome: share of groups whose outcomes are all equal, so that the outcome alone teaches nothing.
         silent: share of groups in which outcomes and turn rewards are all equal.
-        paid_turns: share of turns at whose index the turn rewards of the group differ.
+        paid_turns: share of turns at whose index the turn rewards of the group's episodes differ.
         later_noise: share of the variance of the return from a turn on that is due to later turns.
         repeated_states: share of turns whose state another episode of the group visited; NaN without state keys.
         has_potential: whether the environment provides a potential.
@@ -106,7 +106,8 @@ def predicted_ratios(facts: CreditFacts, *, group_size: int) -> dict[str, float]
     """Return the signal-to-noise ratio of a group's gradient per estimator, in the model closest to the run.
 
     The model has as many turns as the median episode, all of them decisive, and the chance of a right turn is set so
-    that episodes succeed as often as in the run. One skill serves all turns; a critic is ideal.
+    that episodes succeed as often as in the run. One skill serves all turns. Where an estimator needs a critic, the
+    critic is ideal.
     """
     turns = max(1, round(facts.turns))
     success = min(max(facts.outcome, 0.02), 0.98)

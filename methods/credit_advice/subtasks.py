@@ -1,8 +1,8 @@
 """Chains of sub-tasks: T turns, some of them decisive, to measure an estimator's gradient noise and learning speed.
 
-This models the task sets whose tasks vary in horizon. Each turn does its part right or wrong, independently of others.
-An episode succeeds if all decisive turns are right. One *skill* may serve all turns (one logit, as for a network
-that treats all turns equally), or each turn may have its own skill.
+The chains model the task sets whose tasks vary in horizon. Each turn does its part right or wrong, independently of
+others. An episode succeeds if all decisive turns are right. Either one *skill* serves all turns (one logit, as for a
+network that treats all turns equally), or each turn has its own skill.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Bools = NDArray[np.bool_]
 Feedback = Literal["outcome", "sparse", "dense", "delayed", "misleading", "last", "even", "wrong"]
 Skills = Literal["shared", "own"]
 CONTINUATIONS = 4
-PAYMENTS = 4  # payments per episode with feedback "sparse"; the delay with "delayed" is a quarter of the episode
+PAYMENTS = 4  # rewards per episode with feedback "sparse"; with "delayed", 1 / PAYMENTS of the episode is the delay
 
 
 @dataclass(frozen=True, slots=True)

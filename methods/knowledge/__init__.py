@@ -2,7 +2,7 @@
 
 lessons.py  what an episode teaches: plans that reached goals, and the agent's notes
 store.py    KnowledgeStore: keeps a bounded number of lessons in memory and in a file; Knowledge: a snapshot of it
-gatherer.py the gatherer `knowledge`: shows each step what earlier ones taught
+gatherer.py the gatherer `knowledge`: shows the episodes of each step what earlier steps taught
 notes.py    with_notes: adds a tool `note` to any environment
 """
 

@@ -1,4 +1,4 @@
-"""Show each step what the episodes of earlier steps taught, and learn from it for later ones."""
+"""Show the episodes of each step what earlier steps taught, and learn from them for later steps."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ FILE = "knowledge.json"
 class RunKnowledge(GathererWrapper):
     """Shows each episode what earlier steps taught about its goal, and learns from the episodes of the step.
 
-    All episodes of a step are shown the same knowledge, so an estimator's bias class holds within a group. The policy's
-    own episodes teach if they were played from the start and without help. Validations and later stages are shown the
-    same knowledge, and measurements add nothing to it; with `measured=False` they are shown nothing. It must be last in
-    `train.gather`.
+    All episodes of a step are shown the same knowledge, so an estimator's bias class holds within a group. Only the
+    policy's own episodes teach, if they were played from the start and without help. Validations and later stages are
+    shown the latest knowledge, and add nothing to it; with `measured=False` measurements are shown nothing. This
+    gatherer must be last in `train.gather`.
 
     Args:
         capacity, notes, offered, measured: as in `agentgym.methods.knowledge.KnowledgeStore`.

@@ -28,7 +28,7 @@ def with_notes(make: Callable[[], Environment]) -> Callable[[], NoteTaking]:
 
 
 class NoteTaking(EnvironmentWrapper):
-    """An environment with a tool `note`. What is isolated is up to the environment.
+    """An environment with a tool `note`. It is as isolated as the wrapped one.
 
     Notes are stored only in the episode's record, where a KnowledgeStore reads them.
     """

@@ -27,9 +27,10 @@ class KnowledgeOptions(BaseModel):
     """How much a store keeps and shows.
 
     Attributes:
-        capacity: number of goals that it keeps; goals without a new lesson for the longest time are dropped first.
-        notes: number of notes kept for each goal, the newest.
-        offered: number of plans for parts of a task that an episode is shown while there is no plan for the whole task.
+        capacity: the largest number of goals; if there are more, those that have had no new lesson for longest are
+            dropped.
+        notes: the number of newest notes that are kept for each goal.
+        offered: while there is no plan for a whole task, how many plans for parts of it its episodes are shown.
         measured: whether validation and held-out tasks are shown what training has taught; otherwise they are shown
             nothing.
     """
@@ -44,7 +45,7 @@ class KnowledgeOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """A snapshot of the knowledge. It never changes, so all episodes that begin with it know the same."""
+    """A snapshot of the knowledge. It never changes, so all episodes that begin with it are shown the same."""
 
     lessons: Mapping[str, Lesson]
     options: KnowledgeOptions

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # rendering imports tokenizers
 
 @with_vllm_form
 def known_tools(renderer: TemplateRenderer, end_ids: Sequence[int]) -> HookMaker:
-    """A call is written in full and names a tool that the request offers; text without a call stays free.
+    """Restrict calls: a call must be complete and name a tool that the request offers. Other text is not restricted.
 
     Raises: PolicyError for a call format other than `hermes`, or a tokenizer that is not byte-level BPE.
     """

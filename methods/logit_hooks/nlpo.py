@@ -22,14 +22,15 @@ FILE = "nlpo.pt"
 
 
 class Nlpo:
-    """Samples only the likeliest tokens, which together have `top_p` of the slow copy's probability at temperature 1.
+    """Samples only from the fewest tokens that together have the probability `top_p` by the slow copy, at temperature
+    1.
 
-    The copy starts as the policy that reinforcement begins with, and is refreshed from the current one every
-    `refresh_every` steps. Outside of reinforcement nothing is restricted. Each token costs a forward pass of the copy,
-    row by row.
+    The copy has the policy's weights at the start of reinforcement, and takes its current weights every `refresh_every`
+    steps. Outside of reinforcement nothing is restricted. Each sampled token costs a forward pass of the copy, without
+    batching.
 
     Args:
-        top_p: 0 to 1. at_least: how many of the likeliest tokens always stay.
+        top_p: above as described, 0 to 1. at_least: at least this many of the likeliest tokens may be sampled.
         policy: the policy whose model is copied.
     Raises: PolicyError for options out of range, and for a model with an adapter.
     Source: NLPO, Ramamurthy et al. 2023, arXiv:2210.01241. Constants: the authors' RL4LMs has, in the recipe of its
@@ -121,7 +122,9 @@ class _NucleusOfCopy:
 
 
 def nucleus(logits: torch.Tensor, top_p: float, at_least: int = 1) -> TokenMask | None:
-    """Return a mask of the smallest set of likeliest tokens with `top_p` of the probability; None if it is all."""
+    """Return a mask of the fewest likeliest tokens that together have the probability `top_p`; None if all tokens are
+    needed.
+    """
     ordered, order = logits.double().softmax(-1).sort(descending=True, stable=True)
     inside = ordered.cumsum(-1) - ordered < top_p
     inside[:at_least] = True

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # rendering imports tokenizers
 def protocol(
     renderer: TemplateRenderer, end_ids: Sequence[int], *, formula: str, ending_tools: Sequence[str] = ()
 ) -> HookMaker:
-    """In each turn, call one of the tools, or answer, as the formula allows after the turns before.
+    """Restrict each turn to the calls and answers that the formula allows after the turns before it.
 
     Every allowed turn leaves a way to end the episode that satisfies the formula. A budget may end the episode earlier.
     A turn makes at most one call. If earlier turns have already broken the formula, nothing is restricted.

@@ -1,6 +1,6 @@
 """A penalty on turns in which the policy is too certain or too uncertain.
 
-The training part `past_entropies` keeps the entropies of turns in earlier steps, for a band relative to them.
+The training part `past_entropies` keeps mean entropies of turns in earlier steps; a band can be relative to these.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ def entropy_band(
         relative: low and high are factors of the mean entropy that turns of the same index had in earlier steps. There
             is no penalty in the first step, or at turns that no earlier step reached.
 
-    Source: the entropy band of EPO, Xu et al. 2025, arXiv:2509.22576; relative, its factors are 0.8 and 1.2 and its
-    weight 0.1. EPO compares with the mean of a window of steps, and its released penalty has no gradient; ours has.
+    Source: the entropy band of EPO, Xu et al. 2025, arXiv:2509.22576. There the band is relative, with the factors 0.8
+    and 1.2, and the weight is 0.1. EPO compares with the mean of a window of steps, and its released penalty has no
+    gradient; ours has.
     """
     means, taken = tokens.turn_means(tokens.entropies)
     if relative:

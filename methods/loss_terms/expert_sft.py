@@ -12,7 +12,7 @@ from agentgym.training.objectives import LossRequirements, TokenBatch, define_lo
 
 @define_loss(LossRequirements(rows=("experts",), instead=True))
 def expert_sft(tokens: TokenBatch, *, phi: bool = True, cutoff: Share = 1.0) -> torch.Tensor:
-    """-phi log pi of the tokens of an expert's episodes of the step's tasks, phi = p (1 - p) without gradient.
+    """-phi log pi for each token of an expert's episodes of the step's tasks; phi = p (1 - p) has no gradient.
 
     The weight mu of this term is taken from the objective: (1 - mu) x objective + mu x this term, averaged over all
     expert tokens of the step. With mu = 1 and phi off, the loss is the warm start's loss at temperature 1.
@@ -24,7 +24,8 @@ def expert_sft(tokens: TokenBatch, *, phi: bool = True, cutoff: Share = 1.0) -> 
         cutoff: tokens of a higher probability have no gradient.
 
     Source: Zhang et al. 2025, arXiv:2508.11408; phi, cutoff and the average as in Trinity-RFT, chord_policy_loss.py.
-    Its mu rises over a warm-up and falls by a cosine: `warmup`, and a schedule of shape "cosine" that begins after it.
+    There mu rises over a warm-up and then falls as a cosine. Do the same by `warmup`, and a schedule of shape "cosine"
+    that begins after it.
     """
     probabilities = tokens.logps.detach().exp()
     logps = tokens.logps.clamp(max=math.log(cutoff)) if 0 < cutoff < 1 else tokens.logps

@@ -11,7 +11,7 @@ from agentgym.training.objectives import LossRequirements, TokenBatch, define_lo
 
 @define_loss(LossRequirements(reference=True))
 def reference_kl(tokens: TokenBatch, *, decay: Share = 1.0, first_attempt: bool = False) -> torch.Tensor:
-    """The mean over turns of KL(pi, reference) per token of the turn, by the estimate of `train.kl`.
+    """KL(pi, reference) per token, averaged first over each turn and then over turns; estimated as in `train.kl`.
 
     Every turn has the same weight, whatever its length; `train.kl` gives every token the same weight.
 

@@ -33,7 +33,8 @@ def teacher_kl(
     [train.parts.teacher] names the teacher. The loss and its gradient are 0 where teacher and policy agree.
 
     Args:
-        estimate: "k3" is exp(R) - 1 - R, whose gradient is that of KL(teacher, pi) at the teacher's tokens.
+        estimate: "k2" is as above. "k3" is exp(R) - 1 - R; where the tokens are the teacher's, its gradient is that of
+            KL(teacher, pi).
         mask: "response" leaves out successful episodes, "group" leaves out groups with a success.
         gate, threshold: use only episodes whose outcome component `gate` reaches the threshold; "" uses all.
 

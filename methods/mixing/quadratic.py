@@ -14,9 +14,11 @@ from agentgym import TaskError
 Floats = NDArray[np.float64]
 
 RIDGES = (1e-12, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-"""Ridge penalties to try. The one with the least leave-one-out error is used."""
+"""Ridge penalties to try. A fit uses the one with the least leave-one-out error."""
 MAX_SOURCES = 12
-"""The largest number of sources. The search for the highest score visits all faces of their simplex, at most 2^12 - 1.
+"""The largest number of task sets.
+
+The search for the highest score visits every nonempty subset of them, at most 2^12 - 1.
 """
 
 
@@ -27,7 +29,7 @@ class QuadraticFit:
     Attributes:
         matrix: [k, k], symmetric.
         ridge: penalty on the matrix entries, after subtracting the mean score.
-        leave_one_out: root mean squared error at mixtures left out of the fit, in units of the score.
+        leave_one_out: root mean squared error in units of the score, each mixture predicted by a fit to all others.
     spread: standard deviation of the scores. A fit is meaningless if its `leave_one_out` is not below this.
     """
 
@@ -42,7 +44,8 @@ class QuadraticFit:
         return float(row @ self.matrix @ row)
 
     def best(self) -> Floats:
-        """[k] return the maximising weights, exactly: each face of the simplex has at most one candidate.
+        """Return [k] the weights with the highest predicted score, exactly: the maximum over each subset of the sources
+        is computed in closed form.
 
         Raises: TaskError for more than 12 sources.
         """
@@ -58,7 +61,9 @@ class QuadraticFit:
 
 
 def _stationary(matrix: Floats, face: list[int]) -> Floats | None:
-    """Return the stationary point within a face; None if it lies outside."""
+    """Return the stationary point of the score among mixtures of the sources in `face`; None if a weight would be below
+    0.
+    """
     size = len(face)
     system = np.ones((size + 1, size + 1))
     system[:size, :size] = 2 * matrix[np.ix_(face, face)]

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 FILE = "mixtures.json"
 LEAST_WEIGHT = 1e-9
-"""The weight of a set from which a run should not draw: above 0, so that its validation tasks are still measured."""
+"""The weight of a set that a run should not train on.
+
+It is above 0, so that the set's validation tasks are still measured.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,8 @@ class MixtureSearch:
 
 
 def mixtures_of(count: int, runs: int, seed: int) -> list[list[float]]:
-    """Return [runs][count] the corners of the simplex, its centre, then draws from the uniform Dirichlet distribution.
+    """Return [runs][count] weights: first each source alone, then all with equal weights, then draws from the uniform
+    Dirichlet distribution.
 
     A larger number of runs begins with the same mixtures.
     """

@@ -1,4 +1,4 @@
-"""Critique-GRPO: a shaped ratio for episodes played with help that is missing from the prompt they are trained on."""
+"""Critique-GRPO: a shaped ratio for episodes that were played with help and are trained on without it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from agentgym.training.objectives import TokenBatch
 
 
 def critique_grpo(tokens: TokenBatch, *, gamma: Positive = 0.1) -> torch.Tensor:
-    """-f(pi) A for each token of a refinement, with f(p) = p / (p + gamma); -pi/mu A for all other tokens, not clipped.
+    """-f(pi) A for each token of a refinement, with f(p) = p / (p + gamma); for all other tokens -(pi/mu) A, not
+    clipped.
 
     A refinement was sampled with a critique in its prompt and is trained on without it, as with the gatherer `refined`
-    and with `strip` of `guided` and `scaffolded`. For text that the policy would hardly write without help, the ratio
-    to the prompt with help is near 0, and so is its gradient. f falls more slowly than p: its gradient is gamma p / (p
-    + gamma)^2 times the gradient of log p, greatest at p = gamma. mu is not used there, so do not add `off_policy`
-    weights.
+    and with `strip` of `guided` and `scaffolded`. For text that the policy would hardly write without help, the usual
+    ratio (probability without help over probability with help) is near 0, and so is its gradient. f falls more slowly
+    than p: its gradient is gamma p / (p + gamma)^2 times the gradient of log p, greatest at p = gamma. mu, the sampling
+    probability, is not used for refinements, so do not add `off_policy` weights.
 
     Args:
         gamma: the probability at which a token of a refinement has the greatest gradient.

@@ -1,4 +1,6 @@
-"""Decoupled PPO: bound the step relative to the start of the update, whichever older policy sampled the tokens."""
+"""Decoupled PPO: bound the step relative to the policy at the start of the update, however old the policy that sampled
+the tokens.
+"""
 
 from __future__ import annotations
 

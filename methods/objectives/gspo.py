@@ -12,9 +12,10 @@ from agentgym.training.objectives import LossRequirements, TokenBatch, define_lo
 def gspo(tokens: TokenBatch, *, epsilon: Positive = 3e-4, epsilon_high: Positive = 4e-4) -> torch.Tensor:
     """-min(s A, clip(s, 1 - epsilon, 1 + epsilon_high) A), averaged over each episode's own tokens.
 
-    s has the value of (pi/mu of the whole episode)^(1 / its own tokens), and at each token the gradient of s log pi
-    of that token. So every turn keeps its own advantage; where all turns have the same, the gradient is that of the
-    ratio of the episode. The constants suit this ratio, which stays much nearer to 1 than a token's ratio.
+    s has the value of (pi/mu of the whole episode)^(1 / number of its own tokens); its gradient at a token is s times
+    the gradient of that token's log pi. So every turn keeps its own advantage. If all turns have the same advantage,
+    the gradient is that of the episode's ratio. The constants suit this ratio, which stays much nearer to 1 than a
+    token's ratio.
 
     Source: GSPO-token of Zheng et al. 2025, arXiv:2507.18071, eq. 13 and 14; the constants as in section 5.1.
     """

@@ -1,4 +1,4 @@
-"""NFT: supervised learning from successes, and from failures through the policy that they imply."""
+"""NFT: supervised learning from successes and, through the policy that they imply, from failures."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from agentgym.training.objectives import LossRequirements, TokenBatch, define_lo
 
 @define_loss(LossRequirements(advantages=False, group_outcomes=True))
 def nft(tokens: TokenBatch, *, floor: Share = 1.0, weigh: Literal["root", "failures", "none"] = "root") -> torch.Tensor:
-    """-w [r log R + (1 - r) log((1 - q R) / (1 - q))] for each token, R = pi / mu, r the success, q that of the group.
+    """-w [r log R + (1 - r) log((1 - q R) / (1 - q))] for each token: R = pi / mu, r the episode's success, q the
+    group's mean success.
 
-    A failure maximises the likelihood under the policy that remains when the successes are removed from mu. The
-    argument of the logarithm is raised to `floor`, keeping its gradient. Groups in which all or none succeed contribute
-    nothing. On policy, with w "root", the gradient equals GRPO's with standard deviations of ddof 0.
+    A failure maximises the likelihood under the policy that remains when the successes are removed from mu. If (1 - q
+    R) / (1 - q) is below `floor`, it is raised to `floor` and keeps its gradient. Groups in which all or none succeed
+    contribute nothing. On policy, with w "root", the gradient equals GRPO's with standard deviations of ddof 0.
 
     Args:
         weigh: w is sqrt((1 - q) / q) for "root", 1 - q for "failures", else 1.
 
     Source: Chen et al. 2025, arXiv:2505.18116, eq. 8 and 10; the forms of w and the raised argument as in the authors'
-    code (NVlabs/NFT, dp_actor.py). Its bounds of q to 0.02 and 0.98 are left out, since no such q divides by 0.
+    code (NVlabs/NFT, dp_actor.py). That code keeps q between 0.02 and 0.98; here this is left out, because groups in
+    which q is 0 or 1 contribute nothing.
     """
     succeeded, rate = tokens.successes.nan_to_num(0.0), tokens.success_rates.nan_to_num(0.0)
     mixed = (rate > 0) & (rate < 1)

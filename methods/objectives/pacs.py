@@ -19,18 +19,19 @@ def pacs(
     score: Literal["ratio", "likelihood"] = "ratio",
     balance: bool = False,
 ) -> torch.Tensor:
-    """Cross-entropy of success with the logit s_i - mean of the others' s, s = beta x log pi/mu of the whole episode.
+    """Cross-entropy of success, whose logit is s_i minus the mean s of the group's other episodes; s = beta x log pi/mu
+    of the whole episode.
 
     In a group whose episodes share one label, the logits are pulled to 0 until the policy has moved equally on all.
-    Failed episodes and episodes without a verdict are ignored, also in the mean of the others. With fewer than two
+    Episodes that the infrastructure failed or that have no verdict are ignored, in this mean too. With fewer than two
     usable episodes in a group the loss is 0.
 
     Args:
         score: "likelihood" uses beta x the mean of log pi over the episode's own tokens instead.
         balance: give a group's successes and failures the same total weight, n / (2 x their number) each.
 
-    Source: Li et al. 2025, arXiv:2509.02522; the choices, and the mean over all episodes of a batch, as in the authors'
-    code (pacs_core_algos.py).
+    Source: Li et al. 2025, arXiv:2509.02522; both options, and the mean over all episodes of a batch, as in the
+    authors' code (pacs_core_algos.py).
     """
     labels, judged = tokens.successes.nan_to_num(0.0), ~tokens.successes.isnan()
     if score == "ratio":

@@ -20,8 +20,9 @@ def reinforce(tokens: TokenBatch) -> torch.Tensor:
 def ppo(tokens: TokenBatch, *, epsilon: Positive = 0.2, epsilon_high: Positive | None = None) -> torch.Tensor:
     """-min(R A, clip(R, 1 - epsilon, 1 + epsilon_high) A) for each token, with the advantage of its turn by a critic.
 
-    The recipe's estimator is `turn_gae` unless it names another that requires a critic. The critic is a copy of the
-    model with its own head, which is fitted to the returns after each batch; [train.signals] has the critic's options.
+    A recipe that names no estimator gets `turn_gae`; it may name another one that requires a critic. The critic is a
+    copy of the model with its own head, which is fitted to the returns after each batch; [train.signals] has the
+    critic's options.
 
     Args:
         epsilon_high: None for `epsilon`.

@@ -10,11 +10,11 @@ from agentgym.training.stages import Learner, PlannedStage, RunContext
 COMPARED = "compared"
 """Name of the checkpoint of a finished stage."""
 LAST_ROUND = "last_round"
-"""Name of the reference that is the policy at the start of the stage."""
+"""The value of the option `reference` that means the policy at the start of the stage."""
 
 
 def check_compares(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
-    """Raise RecipeError if the stage can never compare two episodes, or log-probabilities would be wrong."""
+    """Raise RecipeError if the stage can never compare two episodes, or if its log-probabilities would be wrong."""
     check_whole_distribution(stage)
     players = stage.players(earlier)
     sizes = [getattr(player.section, "group_size", 1) for player in players]

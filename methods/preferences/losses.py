@@ -1,4 +1,5 @@
-"""Losses on the scores of a few rows: [R] weighted log-probabilities, with and without gradient.
+"""Losses of a few compared rows, computed from their scores: [R] weighted log-probabilities, of the policy (with
+gradient) and of the reference.
 
 Tokens that the agent did not write have weight 0 in a score (see `ScoredRow`), so they get no gradient. TRL's
 DPOTrainer and KTOTrainer cannot be used: they count every token after the prompt, including tool results, because
@@ -16,12 +17,14 @@ from torch.nn.functional import logsigmoid
 
 @dataclass(frozen=True)
 class PairLoss:
-    """-log sigmoid(beta ((s_c - ref_c) - (s_r - ref_r))) - imitation_weight s_c / n_c, where row 0 is the chosen one.
+    """-log sigmoid(beta ((s_c - ref_c) - (s_r - ref_r))) - imitation_weight s_c / n_c, with row 0 chosen (c) and row 1
+    rejected (r).
 
     n_c, in `values[0]`, is the total weight of row 0's tokens. Plain DPO can make both rows less likely.
 
-    With weight 1 on every turn this is DPO; with `dmpo_weights` it is DMPO; with weight 1 on segments of equal numbers
-    of turns and 0 elsewhere it is SDPO; with weight 1 on one turn after the same history it is DPO by turn.
+    The weights of turns in a score decide the method. Weight 1 on every turn is DPO; `dmpo_weights` are DMPO; weight 1
+    on segments with equally many turns, 0 elsewhere, is SDPO; weight 1 on one turn after the same history, 0 elsewhere,
+    is DPO by turn.
 
     Source: Rafailov et al. 2023, arXiv:2305.18290, eq. 7; Shi et al. 2024, arXiv:2406.14868 (DMPO); Kong et al. 2025,
     arXiv:2501.01821 (SDPO); Zhou et al. 2025, arXiv:2503.15478 (by turn); Pang et al. 2024, arXiv:2404.19733, eq. 1
@@ -46,7 +49,8 @@ class PairLoss:
 
 @dataclass(frozen=True)
 class KtoLoss:
-    """weight - weight sigmoid(+-(beta (s - ref) - beta z)) of row 0; + for a good row, whose `values[0]` is above 0.
+    """weight - weight sigmoid(+-(beta (s - ref) - beta z)) of row 0: + if the row is good (`values[0]` above 0), - if
+    it is bad.
 
     For a good row, `values[0]` is its number of tokens: as in PairLoss, imitation_weight times their mean
     log-probability is subtracted from the loss, which is not in the paper.

@@ -38,7 +38,7 @@ class Pair:
 def outcome_pairs(trajectories: Sequence[Trajectory], options: PreferSection) -> list[Pair]:
     """Return pairs of whole episodes of a task whose scores differ by more than the margin, widest gaps first.
 
-    The filters follow DPO-VP: a bound on the ratio of lengths, and no truncated winner.
+    Two filters follow DPO-VP: the ratio of lengths is bounded, and a truncated episode cannot be the better one.
     """
     pairs: list[Pair] = []
     for group in groups_of(trajectories):
@@ -57,7 +57,7 @@ def outcome_pairs(trajectories: Sequence[Trajectory], options: PreferSection) ->
 
 
 def turn_pairs(trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray], options: PreferSection) -> list[Pair]:
-    """Pair turns that follow the same tokens by credit: the i-th best against the i-th worst.
+    """Pair turns that follow the same tokens, by their credit: the i-th best with the i-th worst.
 
     Args:
         credit: [T] credit of each trajectory's turns.
@@ -109,7 +109,7 @@ def _ranked_pairs(turns: Sequence[RatedTurn], options: PreferSection) -> list[Pa
 def worst_turns(
     trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray], options: PreferSection
 ) -> list[tuple[Trajectory, int]]:
-    """Return the forks to replay unsuccessful episodes from: before the first turn with the lowest credit."""
+    """Return where to replay each unsuccessful episode from: before its first turn with the lowest credit."""
     forks: list[tuple[Trajectory, int]] = []
     taken: dict[str, int] = {}
     for trajectory, values in zip(trajectories, credit, strict=True):

@@ -51,7 +51,10 @@ def ranking_of(options: PreferSection, where: str) -> Estimator:
 def turn_credit(
     context: RunContext, learner: Learner, trajectories: Sequence[Trajectory], options: PreferSection
 ) -> list[np.ndarray]:
-    """Return [T] credit of each trajectory among all episodes of its task, after fitting the critic, if any."""
+    """Return [T] credit of each trajectory's turns, its task's episodes being the group.
+
+    First fits the critic, if there is one.
+    """
     ranking = ranking_of(options, context.stage)
     providers = context.signal_providers(learner, ranking)
     for _ in range(options.critic_epochs or 0):
@@ -105,7 +108,7 @@ def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
 
 
 def _check_searches(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
-    """Raise RecipeError if a source stage of this run does not search, or the recipe has a logit hook."""
+    """Raise RecipeError if a stage whose nodes are compared does not search, or if the recipe has a logit hook."""
     check_whole_distribution(stage)
     plain = [player.name for player in stage.players(earlier) if not getattr(player.section, "search", "")]
     if plain:
@@ -116,7 +119,9 @@ def _check_searches(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> Non
 
 
 def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[Trajectory]) -> None:
-    """Raise RecipeError if these episodes cannot give a pair (lengths are not checked), or all have the same label."""
+    """Raise RecipeError if no two of these episodes can be a pair (lengths are not checked), or for `kto` if all have
+    the same label.
+    """
     name, options = stage.name, stage.section
     if options.loss == "kto":
         _labelled(name, trajectories, options)
@@ -207,7 +212,10 @@ def require_better_branch(
     pairs: list[Pair],
     options: PreferSection,
 ) -> list[Pair]:
-    """Return the pairs. Raises: RecipeError with the branches' results if there are forks but no pairs."""
+    """Return the pairs unchanged.
+
+    Raises: RecipeError that says how the branches ended, if there are forks but no pairs.
+    """
     if forks and not pairs:
         failed = sum(not branch.valid for branch in branches)
         raise RecipeError(
@@ -245,7 +253,9 @@ def undesirable_weight(rows: Rows, options: PreferSection) -> float:
 
 
 def _labelled_groups(chosen: Rows, by_id: Mapping[str, Trajectory]) -> list[tuple[list[ScoredRow], list[float]]]:
-    """Pair each episode with the next episode's completion after its own prompt, to estimate the policy's KL."""
+    """Return rows for KTO: each episode, and after the same prompt the next episode's completion, to estimate the
+    policy's KL.
+    """
     episodes = [by_id[row["episode"]] for row in chosen]
     groups = []
     for row, episode, other in zip(chosen, episodes, [*episodes[1:], episodes[0]], strict=True):

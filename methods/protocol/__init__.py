@@ -4,7 +4,7 @@
     Protocol("U(not submit, test) and G(implies(final, False))")   # test before submit, and never just talk
 
 formulas.py   linear temporal logic over finite traces: reading a formula, and stepping through a trace
-episodes.py   a formula over an episode's turns: which step a turn is, and which may follow
+episodes.py a formula over an episode's turns: which step each turn is, and which steps may follow
 """
 
 from .episodes import Protocol, step_of

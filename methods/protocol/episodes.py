@@ -34,7 +34,7 @@ class Protocol:
         parsed = parse(formula)
         self.formula, self.names, self.start = formula, atoms_of(parsed) - {CALL, FINAL}, start(parsed)
         self._ending = {FINAL, *ending_tools}
-        # by alphabet: the explored states, and the states from which the formula can still be kept
+        # by the set of possible letters: the explored states, and those from which the formula can still be kept
         self._known: dict[frozenset[Letter], tuple[set[State], set[State]]] = {}
 
     def steps(self, episode: Trajectory) -> list[Letter | None]:
@@ -52,11 +52,14 @@ class Protocol:
         return current
 
     def is_kept_by(self, steps: Sequence[Letter | None]) -> bool:
-        """Return whether a finished episode with these steps keeps the protocol. Without steps, only G and R hold."""
+        """Return whether a finished episode with these steps keeps the protocol.
+
+        An episode without steps satisfies only G, R and WX.
+        """
         return accepts(self.after(steps))
 
     def can_be_kept(self, state: State) -> bool:
-        """Return whether ending here, or further steps with one call each, can keep the protocol."""
+        """Return whether the protocol can still be kept, by ending here or by further steps with one call each."""
         tools = {*self.names, *self._ending, "another tool"} - {FINAL}
         explored, waiting = set[State](), [state]
         while waiting:

@@ -1,7 +1,7 @@
 """Linear temporal logic over finite traces, as a deterministic automaton built by formula progression.
 
-A state is a disjunction of conjunctions of obligations from here on. There are finitely many states, because every part
-comes from the formula. A trace is accepted if no obligation is left.
+A state says what must hold from here on, as a disjunction of conjunctions of formulas. There are finitely many states,
+because all these are parts of the given formula. A trace is accepted if no obligation is left.
 
 Source: De Giacomo and Vardi 2013, Linear temporal logic and linear dynamic logic on finite traces, IJCAI. Progression:
 Bacchus and Kabanza 1998.
@@ -83,7 +83,7 @@ def atoms_of(formula: Formula) -> set[str]:
 
 
 def start(formula: Formula) -> State:
-    """Return the state before the first letter. Raises: ValueError for a formula with too large states."""
+    """Return the state before the first letter. Raises: ValueError for a formula whose states become too large."""
     return _clauses(formula)
 
 
@@ -101,7 +101,7 @@ def accepts(state: State) -> bool:
 
 
 def _progressed(formula: Formula, holds: frozenset[str]) -> State:
-    """Return what must hold after a letter for the formula to hold at the letter."""
+    """Return what must hold after a letter, so that the formula holds at the letter."""
     operator, *parts = formula
     inner: list[Formula] = parts  # type: ignore[assignment]
     if operator in ("atom", "no"):

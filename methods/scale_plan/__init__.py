@@ -1,4 +1,6 @@
-"""How fast a training would run on a cluster: stage times measured here, and a simulation of the waiting there."""
+"""How fast a training would run on a cluster: the times of its parts are measured here, and the waiting there is
+simulated.
+"""
 
 from __future__ import annotations
 

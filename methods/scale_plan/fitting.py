@@ -1,4 +1,6 @@
-"""Read a training's stage times from two short runs: one episode at a time, and many at once."""
+"""Estimate how long generating, tools and learning take in a training, from two short runs: one with one episode at a
+time, one with many at once.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,14 @@ from .stage_times import EpisodeTimes, StageTimes, TurnTimes
 _FIT_STEPS = 12
 _HALVINGS = 20
 _HIGHEST = 1000.0
-"""If a load of this many times a token's measured time still does not explain that time, requests never meet."""
+"""If a load of this many times a token's measured time still does not explain that time, requests are taken never to
+overlap.
+"""
 
 
 def stage_times_of(alone: RunFolder, together: RunFolder, at_once: int, schedule: StepSchedule) -> StageTimes:
-    """Return the stage times from a run with `episode.concurrency = 1` and one with `at_once`, both synchronous.
+    """Return the stage times of a training, from two synchronous runs: `alone` with `episode.concurrency = 1`,
+    `together` with `at_once`.
 
     The first step of each run is ignored, because it loads things.
     Raises: LedgerError if a run has fewer than two steps, or policy replies without tokens.
@@ -36,13 +41,13 @@ def stage_times_of(alone: RunFolder, together: RunFolder, at_once: int, schedule
 
 
 def token_load(times: StageTimes, shape: ClusterShape, schedule: StepSchedule, token_s: float) -> float:
-    """Return the load that makes simulated tokens take `token_s` seconds: the time each further request adds to a
-    token.
+    """Return the load (the seconds that each further request adds to a token) with which simulated tokens take
+    `token_s` seconds.
 
-    The mean number of open requests does not determine how many others a request meets, because requests can come in
-    waves or one by one. If two are open half of the time and none otherwise, the mean is 1, yet every request meets
+    It is found by simulation, because the mean number of open requests does not say how many others a request overlaps
+    with. If two requests are open half of the time and none otherwise, the mean is 1, yet every request overlaps with
     another.
-    Returns: seconds; 0 if requests never meet.
+    Returns: seconds; 0 if requests never overlap.
     """
 
     def simulated_s(load_s: float) -> float:

@@ -1,4 +1,4 @@
-"""Stage times of a recipe, from two runs of three steps."""
+"""Measure a recipe's stage times by two runs of three steps."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def measure(recipe: Recipe, folder: Path, console: Console) -> StageTimes:
 
 
 def _short(recipe: Recipe, concurrency: int, start: Path | None = None) -> Recipe:
-    """Return the recipe shortened to a few synchronous steps here, from a warm-started model if there is one."""
+    """Return the recipe shortened to a few synchronous steps on this machine; with `start`, from that model instead of
+    a warm start.
+    """
     data = recipe.model_dump(exclude_none=True)
     for section, keys in (("train", ("staleness", "group_quorum")), ("machine", ("engine", "address", "nodes"))):
         for key in keys:

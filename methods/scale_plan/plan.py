@@ -1,4 +1,4 @@
-"""A training simulated on a cluster: its speed, its bottleneck, and gains from staleness and machines."""
+"""A training simulated on a cluster: its speed, its bottleneck, and what more staleness or more machines would gain."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ class ScalePlan:
 
     @property
     def binding(self) -> str:
-        """Return the first change whose speed-up is within 5 % of the largest; empty if no speed-up exceeds 5 %."""
+        """Return the first change that gains about as much as the best one (within 5 %); empty if none gains more than
+        5 %.
+        """
         best = max(option.speedup(self.base) for option in self.alternatives)
         if best <= _MATTERS:
             return ""
@@ -63,8 +65,8 @@ def make_plan(
     """Simulate a training on this many nodes and GPUs, and its alternatives.
 
     Args:
-        gpus: divided between the trainer and servers of one GPU each, in the fastest way. With one GPU, both stages
-            share it and are simulated as if each had its own.
+        gpus: divided in the fastest way between the trainer and policy servers of one GPU each. With one GPU, trainer
+            and server share it, and are simulated as if each had its own.
         cores: the cores of a node, see ClusterShape.
     Raises: RecipeError for numbers below 1.
     """

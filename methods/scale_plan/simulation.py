@@ -1,8 +1,9 @@
-"""A cluster training simulated from measured stage times: which stage waits for which, before any machine is rented.
+"""Simulates a training on a cluster from measured stage times: it shows what waits for what, before any machine is
+rented.
 
 Episodes replay the turns, tokens and tool times of recorded ones. Requests to one policy server share it; calls on one
-node share its cores; the trainer takes whole steps of complete groups. A gate keeps groups from starting too early, as
-in training: in flight + queued <= (staleness + version + 1) groups of a step - consumed.
+node share its cores; the trainer takes whole steps of complete groups. As in training, a gate keeps groups from
+starting too early: groups in flight + groups queued <= (staleness + version + 1) x groups per step - groups consumed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class ClusterShape:
     Attributes:
         nodes: machines that play episodes. `episodes_per_node`: most concurrent episodes of each.
         servers: copies of the policy that answer requests.
-        trainer_gpus: GPUs that share a training step without loss.
+        trainer_gpus: GPUs of the trainer; n of them are taken to be n times as fast as one.
         cores: the cores of a node, for tools; infinite if tools only wait.
     """
 
@@ -61,8 +62,8 @@ class Throughput:
         step_s: seconds between two steps. `episodes_per_s`: trained episodes.
         trainer_busy, servers_busy, slots_busy: shares of the time, 0 to 1. A server is busy with at least one request,
             a slot with an episode.
-        token_s: seconds from a request to its answer, per token of the answer.
-        age: mean over trained groups of the versions between their start and their training step.
+        token_s: seconds from a request to its answer, divided by the answer's tokens.
+        age: number of versions published between a group's start and its training step, averaged over trained groups.
         too_old: share of trained groups whose age exceeds the bound, because other groups overtook them.
     """
 
@@ -84,7 +85,7 @@ class SharedResource:
 
     def __init__(self, speed: Callable[[int], float]) -> None:
         self._speed = speed
-        self._progress = 0.0  # progress of a hypothetical request that was present from the start
+        self._progress = 0.0  # work done by now on a hypothetical request that has been there from the start
         self._heap: list[tuple[float, int, Work]] = []
         self._now = self.busy_s = 0.0
         self._numbers = itertools.count()
@@ -208,7 +209,7 @@ class Simulation:
         return 1 / (self._times.token_s + self._times.token_load_s * (requests - 1))
 
     def _open_gate(self) -> None:
-        """Start every group that may be started: in flight + queued <= (staleness + version + 1) groups - consumed."""
+        """Start every group that the gate lets start; see the module's docstring."""
         schedule = self._schedule
         while self._started < (schedule.staleness + self._version + 1) * schedule.groups:
             self._started += 1

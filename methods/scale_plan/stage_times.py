@@ -1,4 +1,7 @@
-"""How long the stages of a training take: the input of its simulation."""
+"""How long the parts of a training take: generating, tools, learning and publishing weights.
+
+The simulation needs these times.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ environment's checkpoint at its end; without checkpoints its calls are repeated 
 contract.py    TurnSearch: the interface of every search and value; searches many tasks at once
 tree.py        SearchTree: grows the nodes of one episode, counts their cost, plays the chosen node to its end
 searched.py    an episode that a search chose, with its tree
-ends.py        training data for a later stage from a tree
+ends.py makes training data for a later stage from a tree
 best_first.py beam.py mcts.py   the searches
 values.py      values of nodes: the environment's potential, the policy's log-probabilities, rollouts, a reward
 """

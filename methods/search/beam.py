@@ -19,7 +19,7 @@ class BeamSearch(TurnSearch):
     """How many nodes are grown at a time, and kept."""
 
     async def choose(self, tree: SearchTree) -> Node:
-        """Grow the widest layers that the budget allows, and return the best node."""
+        """Grow layer after layer, as wide as the budget allows, and return the best node."""
         beam = [tree.root]
         while tree.nodes_left and not all(node.ended for node in beam):
             grown = [node for node in beam if node.ended]

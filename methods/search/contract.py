@@ -22,7 +22,8 @@ class SearchValue(Protocol):
     """Values the nodes of a search. Registered under the kind `search_values`.
 
     Attributes:
-        reads_outcome: whether it asks the reward that judges the episode, or plays until that reward judges. Such a
+        reads_outcome: whether the value asks the reward that judges the episode, or plays to the end, where that reward
+            judges. Such a
             value knows the truth: an evaluation refuses it unless the search has `oracle=True`.
     """
 
@@ -91,7 +92,7 @@ class TurnSearch(Section):
             )
 
     def describe(self) -> dict[str, Any]:
-        """Return the options as plain data for records: the value by name, and whether it is an oracle."""
+        """Return the options as plain data for records, with the name of the value and whether it is an oracle."""
         value = self.value if isinstance(self.value, str) else type(self.value).__name__
         return {"search": type(self).__name__, **self.model_dump(exclude={"value", "oracle"}), "value": value} | {
             "oracle_value": self.reads_outcome
@@ -109,8 +110,8 @@ async def search_episodes(
 ) -> AsyncGenerator[SearchedEpisode, None]:
     """Search each task `group_size` times and yield each episode when it is judged.
 
-    So many searches run at once that the manager's `concurrency` is used. With a ledger, an interrupted search resumes
-    with the nodes it had grown. Their checkpoints are lost, so their calls are repeated.
+    As many searches run at once as the manager's `concurrency` allows. With a ledger, an interrupted search continues
+    with the nodes that it had grown; their checkpoints are lost, so their calls are repeated.
 
     Args:
         label: the label of the episodes. judged: also ask rewards at the nodes; a value that reads the outcome implies

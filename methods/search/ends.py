@@ -1,4 +1,4 @@
-"""Training data from a search tree: its nodes, and its finished episodes with values as labels."""
+"""Makes training data from a search tree: its nodes, and its finished episodes labelled with the values of nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_CHARS = 80
 
 
 def valued_nodes(tree: SearchTree) -> Iterator[Trajectory]:
-    """Yield the episodes of all nodes of a tree except the root, each with the node's value in its end state."""
+    """Yield the episodes of all nodes of a tree except the root; each has the node's value in its end state."""
     for node in tree.root.descendants():
         assert node.trajectory is not None
         node.trajectory.end_state = replace(node.trajectory.end_state or EndState(), value=node.value)
@@ -64,9 +64,8 @@ def _labelled(trajectory: Trajectory, path: Sequence[Node], label: str, traces: 
 def with_trace(turn: Turn, node: Node) -> Turn:
     """Return the turn as if the policy had thought about the search before it: ReSim's training data.
 
-    The turn's message then begins with the moves tried from the preceding node, the best first, each with its
-    consequence and value; the turn's own move follows. The turn has no token ids any more; a learner encodes the new
-    message.
+    Before the turn's own move, its message then lists the moves that were tried from the node before it, the best
+    first, each with its result and value. The turn has no token ids any more; a learner encodes the new message.
 
     Source: Dyna-Mind, Yu et al. 2025, arXiv:2510.09577; written from descriptions, not checked against its code. There,
         a model verbalises the tree.

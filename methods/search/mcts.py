@@ -40,7 +40,10 @@ class Outcome:
 
 @dataclass(slots=True)
 class Action:
-    """One move of the policy at a node, with one outcome per state that followed; without chance there is only one."""
+    """One move of the policy at a node, with an outcome for each state that followed it.
+
+    In a deterministic environment there is only one.
+    """
 
     outcomes: dict[Hashable, Outcome] = field(default_factory=dict)
 
@@ -70,9 +73,9 @@ class TreeSearch(TurnSearch):
     """Monte Carlo tree search over turns. Its leaves are valued, not played to the end, unless value='rollouts'.
 
     From the root it follows the action with the highest sum of mean value and bonus, to a node that was not grown. It
-    grows this node, and each new node counts as a visit of all nodes on the way. Values are scaled to 0 to 1 over the
-    tree. A node that ends an episode counts again each time it is reached. An action's value is the mean over its
-    random outcomes.
+    grows this node; each new node counts as one visit, with its value, of all nodes on the way. If the reached node
+    ends an episode, that counts as another visit of it. Values are scaled so that those of the tree lie between 0 and
+    1. An action's value is the mean over its random outcomes.
 
     Source: UCT, Kocsis and Szepesvari 2006; PUCT as in AlphaGo Zero, Silver et al. 2017, with sampled priors; the scale
     as in MuZero, Schrittwieser et al. 2020.

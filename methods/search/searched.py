@@ -26,7 +26,7 @@ class SearchedEpisode:
     tree: SearchTree
 
     def nodes(self) -> Iterator[Trajectory]:
-        """Yield the episodes of all nodes of the tree, each with the node's value in its end state."""
+        """Yield the episodes of all nodes of the tree; each has the node's value in its end state."""
         return valued_nodes(self.tree)
 
     def ends(self, label: str, *, traces: bool = False) -> Iterator[Trajectory]:

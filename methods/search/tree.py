@@ -1,4 +1,7 @@
-"""The tree of one searched episode: grows, values and counts the nodes for any search."""
+"""The tree of one searched episode.
+
+For every kind of search it grows the nodes, has them valued and counts their cost.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ class TreeCost:
     Attributes:
         nodes: nodes of the tree. rollouts: episodes played from nodes to the end, to value the nodes.
         calls: messages of the policy, including rollouts. tokens: tokens in these messages.
-        duplicates: nodes left out because their state was already in the tree, or because no budget was left for a
+        duplicates: nodes left out because their state was already in the tree, or because the budget allowed no further
             turn.
         failed: nodes and rollouts that failed in the infrastructure. They have no value.
     """
@@ -194,7 +197,7 @@ class SearchTree:
         return [trajectory for trajectory in trajectories if trajectory.valid]
 
     async def finish(self, node: Node) -> Trajectory:
-        """Return the judged episode: the turns up to a node, then the policy's own turns to the end."""
+        """Play from a node to the end with the policy, and return the whole episode, judged."""
         plain = self._manager.policy
         policy = plain if isinstance(plain, Policy) else plain(self.task)
         trajectory, fork = Trajectory(f"{self._label}/{self.task.id}#{self._sample}", self.task, self._sample), None
@@ -207,13 +210,13 @@ class SearchTree:
         return (await self._manager.play_prepared([(trajectory, fork)], label=self._label, policy=policy))[0]
 
     def _episode(self, kind: str, number: int) -> Trajectory:
-        """Make the trajectory of an episode of this tree, numbered so that no two of a task share a seed."""
+        """Make the trajectory of an episode of this tree. Its number gives each such episode of a task another seed."""
         number += self._sample * self._search.nodes
         name = f"{self._label_of(kind)}/{self.task.id}#{number}"
         return Trajectory(name, self.task, number, self._seed)
 
     def _label_of(self, kind: str) -> str:
-        """Return the label with the task, so that lookups for each node find only one tree in the ledger."""
+        """Return the label, which names the task, so that a lookup in the ledger finds the nodes of this tree only."""
         return f"{kind}-{self._label}/{self.task.id}"
 
     async def _play(

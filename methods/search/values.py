@@ -36,7 +36,8 @@ class PotentialValue:
 
 
 class LogProbValue:
-    """How likely the policy finds the way: the sum of the log-probabilities of its tokens / L^alpha, after L turns.
+    """How likely the turns up to the node are under the policy: the sum of their tokens' log-probabilities, divided by
+    L^alpha for L turns.
 
     Args:
         alpha: 0 prefers short paths, 1 gives the mean per turn.

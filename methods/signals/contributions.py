@@ -1,4 +1,4 @@
-"""Contributions of turns to the outcome, learnt so that they sum to the outcome."""
+"""Learns what each turn contributes to the outcome; contributions are fitted so that they sum to the outcome."""
 
 from __future__ import annotations
 

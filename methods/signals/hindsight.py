@@ -22,7 +22,7 @@ FILE = "hindsight.pt"
 """File with the state of LearnedHindsight in a checkpoint's folder."""
 SUCCESS_AT = 0.5
 OUTCOME_TEXTS = {True: "This attempt succeeds.\n", False: "This attempt fails.\n"}
-"""Text before the prompt, by whether the episode succeeded."""
+"""The text that is put before the prompt, by whether the episode succeeded."""
 
 
 class Hindsight(SignalProvider):
@@ -167,7 +167,9 @@ class LearnedHindsight(Hindsight):
         self._order.bit_generator.state = json.loads(state["order"])
 
     def _logprobs(self, trajectories: Sequence[Trajectory], shows_outcome: Sequence[bool]) -> list[torch.Tensor]:
-        """Return log-probabilities after the prompt per trajectory; `shows_outcome` puts the outcome first."""
+        """Return, per trajectory, the log-probabilities of the tokens after the prompt; where `shows_outcome`, with the
+        outcome before the prompt.
+        """
         device = next(self._model.parameters()).device
         for trajectory in trajectories:
             trajectory.require_one_row("the hindsight network")

@@ -1,4 +1,6 @@
-"""Signals from further episodes: continuations from each turn, replays with turns left out, and tree labels."""
+"""Signals from further episodes: continuations from each turn, replays with turns left out, and labels of shared
+turns.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ class MonteCarloContinuations(SignalProvider):
     def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, list[Any]]:
         """Return the continuations of every turn.
 
-        A turn whose environment could not be restored gets the trajectory's own return, hence no credit. The fraction
+        If the environment before a turn could not be restored, the trajectory's own return is taken there. The fraction
         of such turns is logged as `continuations/unplayed`.
         """
         forks = [Fork(t, turn) for t in trajectories if t.valid for turn in range(1, len(t.turns))]
@@ -76,8 +78,8 @@ class MonteCarloContinuations(SignalProvider):
 class LeaveOneOutReplays(SignalProvider):
     """Compute `counterfactuals`: returns of the episode with a subset of its turns, by replay without a policy.
 
-    A call whose precondition was left out gets the environment's real error. Every trajectory gets the return of all
-    its turns, of no turn (0), and of all but each one; with at most `exact` turns, of every subset.
+    A call that depends on a left-out turn gets the environment's real error. Every trajectory gets the return with all
+    its turns, with none (0), and with all but one, for each turn; if it has at most `exact` turns, with every subset.
     """
 
     provides: ClassVar[tuple[str, ...]] = ("counterfactuals",)

@@ -1,4 +1,4 @@
-"""The distance of each token's hidden state from the flow of successful episodes' states."""
+"""Measures how far each token's hidden state is from where states move in successful episodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILE = "state_flow.pt"
 """File with the network in a checkpoint's folder."""
 
 TIME = 0.8
-"""The point between noise (0) and state (1) at which a deviation is measured."""
+"""The point of time, between noise (0) and state (1), at which a deviation is measured."""
 
 
 class VelocityNetwork(torch.nn.Module):

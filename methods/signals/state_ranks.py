@@ -1,4 +1,4 @@
-"""The effective rank of an episode's hidden states and its changes, relative to running means."""
+"""Measures the effective rank of an episode's hidden states, and how it changes, relative to running means."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class StateRanks(SignalProvider):
     """Compute deviations of rank, rank velocity and rank acceleration: one number per trajectory, between -5 and 5.
 
     Each is (value - m) / |m|, with m the running mean of the value over earlier batches; 0 before the first batch.
-    `rank_scales` is 1 minus the running mean of success, equal for all trajectories of a batch; 0.5 before the first.
+    `rank_scales` is 1 minus the running mean of success, the same for all trajectories of a batch; 0.5 before the first
+    batch.
 
     Args:
         model: the trained model. renewal: the weight of the last batch in a running mean.

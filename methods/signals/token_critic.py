@@ -21,7 +21,8 @@ FILE = "token_critic.pt"
 
 
 class TokenCritic(SignalProvider):
-    """Compute `token_values`: one number before each token of a turn, fitted to the return from that turn on.
+    """Compute `token_values`: one number for each own token of a turn, predicted before the token and fitted to the
+    return from that turn on.
 
     Args:
         model: the model whose body is copied.

@@ -31,7 +31,7 @@ def token_ranges(tokenizer: Any, token_ids: Sequence[int]) -> tuple[str, list[Ra
         return str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     text = decode(token_ids)
-    # for each prefix: how many characters it has in common with the text, and its length
+    # for each prefix: how many of its first characters are those of the text, and its length
     ends, lengths = list[int](), list[int]()
     for count in range(1, len(token_ids) + 1):
         prefix = text if count == len(token_ids) else decode(token_ids[:count])
@@ -58,8 +58,9 @@ def _common_length(prefix: str, text: str, at: int) -> int:
 def written_range(text: str, message: Message, span: Span) -> Range | None:
     """Return the position of a message's span in the agent's text; None if it is not certain.
 
-    The argument that contains the span is searched for verbatim and as a JSON string. If it occurs several times, the
-    same number of the message's calls must have it as this argument, and occurrences are assigned to calls in order.
+    The argument that contains the span is searched for in the text, as it is and as a JSON string. If it occurs n
+    times, n calls of the message must have this argument with this value; then the occurrences belong to the calls in
+    order.
     """
     counted = span.text(message)
     places = sorted({*_verbatim(text, counted), *_in_json(text, counted)})

@@ -1,4 +1,7 @@
-"""Turn-level critics: predict the return from each turn on, from the run's own returns or also from stored turns."""
+"""Turn-level critics predict the return from each turn on.
+
+They learn from the returns of each batch, or also from stored turns.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from .turn_scorer import TokenPositions, TurnScorer, explained_variance, move_to
 FILE = "critic.pt"
 STORE_FILE = "critic_store.json"
 TurnLogprobs = Callable[[Sequence[TurnTransition]], Sequence[float]]
-"""A function from transitions to each turn's log-probability under the current policy, in nats."""
+"""A function that returns each transition's turn log-probability under the current policy, in nats."""
 
 
 class Critic(SignalProvider):
@@ -184,7 +187,7 @@ class Critic(SignalProvider):
     def _targets(
         self, trajectory: Trajectory, returns: np.ndarray, slow_values: tuple[np.ndarray, np.ndarray] | None
     ) -> np.ndarray:
-        """Return [2, T] targets for the value before each turn and for the turn's action value."""
+        """Return [2, T] targets: for the value before each turn, and for the turn's action value."""
         if slow_values is None:
             return np.stack([returns, returns])
         values, actions = slow_values
@@ -196,10 +199,10 @@ class ReplayedCritic(Critic):
     """A `double` Critic that, after each batch, takes `updates` optimiser steps on stored transitions.
 
     An action value is fitted to r + gamma min V'(next prefix), and a value to min Q'(prefix, turn), where the minimum
-    is over two heads, and V', Q' come from the slow copy. The paper draws new turns for the second target. Here stored
-    turns are weighted by pi(turn) / mu(turn), the turn's current probability over its probability when sampled: the
-    weighted fit is minimised by the current policy's value, whatever policies sampled the turns. Action values need no
-    weights, because they are conditioned on the turn.
+    is over two heads, and V', Q' come from the slow copy. For the second target the paper draws new turns. Here stored
+    turns are weighted by pi(turn) / mu(turn), the turn's current probability divided by that when it was sampled. The
+    minimum of the weighted fit is the current policy's value, whatever policies sampled the turns. Action values need
+    no weights, because they are conditioned on the turn.
 
     Biases: if ratios exceed `max_ratio`, the values belong to a policy between the sampling and the current one,
     proportional to min(max_ratio mu, pi). Without `turn_logprobs`, they belong to the mixture of all policies that

@@ -138,7 +138,7 @@ class TurnScorer(torch.nn.Module):
         return {"weights": self.state_dict(), "optimiser": self._optimiser.state_dict(), "order": order}
 
     def load_training_state(self, state: Mapping[str, Any]) -> None:
-        """Restore a value that `training_state` returned."""
+        """Continue from a state that `training_state` returned."""
         self.load_state_dict(state["weights"])
         self._optimiser.load_state_dict(state["optimiser"])
         self._order.bit_generator.state = json.loads(state["order"])

@@ -24,7 +24,7 @@ class TransitionStore:
         seed: the seed of the draws. The same seed, additions and draws give the same transitions.
 
     Attributes:
-        newest_version: the newest version of weights that sampled an added episode.
+        newest_version: the newest version of the weights among those that sampled the added episodes.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class TransitionStore:
         return {"episodes": [episode.id for episode in self._episodes], "draws": self._draws}
 
     def load(self, state: Mapping[str, Any], read: Callable[[str], Trajectory]) -> None:
-        """Restore a value that `state` returned.
+        """Continue from a state that `state` returned.
 
         Args:
             read: maps an episode's id to its record, such as Ledger.load.

@@ -53,7 +53,10 @@ def turn_logprobs(
 
 
 def batches(transitions: Sequence[TurnTransition], max_tokens: int) -> Iterator[list[int]]:
-    """Yield transition indices in batches of at most `max_tokens` with padding; longer ones are separate batches."""
+    """Yield indices of transitions in batches of at most `max_tokens` tokens with padding.
+
+    A longer transition is a batch of its own.
+    """
     batch: list[int] = []
     for number in sorted(range(len(transitions)), key=lambda number: transitions[number].own_end):
         if batch and transitions[number].own_end * (len(batch) + 1) > max_tokens:

@@ -1,4 +1,4 @@
-"""A curriculum with a separate cap for each environment, or each set of a mixture."""
+"""A curriculum with a separate cap on the difficulty of each environment, or of each set of a mixture."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Adaptive:
         return [self.curricula[name].draw_one(draws) for name in names]
 
     def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
-        """Update each environment's curriculum with the results of its groups. Returns: the caps."""
+        """Update each environment's curriculum with the results of its groups. Returns: the caps, as metrics."""
         metrics = {}
         for name, curriculum in self.curricula.items():
             curriculum.update([group for group in groups if self._name_of(group[0].task) == name])

@@ -76,7 +76,7 @@ class Curriculum:
         return {"cap": self.cap, "seen": list(self._recent)}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Restore a value that `state` returned. Raises: TaskError if no task has its difficulty."""
+        """Continue from a `state`. Raises: TaskError if no task has the difficulty of its cap."""
         if state["cap"] not in self.levels:
             raise TaskError(
                 f"The saved curriculum was at difficulty {state['cap']}, but no task has this difficulty. The tasks' "

@@ -21,15 +21,15 @@ class DynamicSampling(GathererWrapper):
     groups. If `max_rounds` rounds yield too few useful groups, other groups fill the step. Surplus useful groups are
     left out.
 
-    The results of the episodes decide which tasks are trained on: easy and impossible tasks drop out. No selection
-    happens within a task, so an estimator's bias class holds for each group, but the mean over groups is the mean over
-    useful groups.
+    The results of the episodes decide which tasks are trained on: easy and impossible tasks drop out. Groups are kept
+    or dropped whole, so an estimator's bias class holds for each group. The mean over groups covers useful groups only.
 
     Args:
         max_rounds: maximum number of rounds in which tasks are drawn for one step.
-        max_rate: maximum ratio of groups played in a round to groups still missing. The ratio is the inverse of the
-            useful fraction in earlier steps; with 1, only the missing number is played.
-        memory: the weight of the earlier useful fraction after each step, against 1 for the newest.
+        max_rate: a round plays the number of groups still missing, divided by the useful fraction in earlier steps, but
+            at most `max_rate` times this number. With 1, it plays as many as are missing.
+        memory: in the running useful fraction, the weight of earlier steps after each step; the newest step has weight
+            1.
     Source: DAPO, Yu et al. 2025, arXiv:2503.14476; the adaptive rate as in CodeV-R1, Zhu et al. 2025,
         arXiv:2505.24183, with our own running mean.
     """

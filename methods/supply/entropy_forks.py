@@ -29,17 +29,18 @@ def other_generation(part: TrainingPart, plan: TrainingPlan) -> str:
 
 
 class EntropyForks(GathererWrapper):
-    """Plays part of each group from the start; the other episodes branch off where a result left the policy unsure.
+    """Plays part of each group from the start; the others branch off from these where a tool's result left the policy
+    unsure.
 
     H_k is the entropy of the first `tokens` tokens of turn k: over the `top` likeliest tokens, at temperature 1,
     divided by the logarithm of the vocabulary's size, averaged. An episode forks before turn k > 0 if
     clip(U - weight * (H_k - H_0), 0, 1) <= threshold, where U is drawn uniformly from 0 to 1, once for each turn. Each
-    fork adds an episode to the group. First the episodes from the start fork, earliest turns first, then the episodes
-    added by forks, and so on until the group is full. Missing episodes are played from the start.
+    fork adds an episode to the group. First the episodes from the start may fork, at the earliest turns first, then the
+    added episodes, and so on until the group is full. Missing episodes are played from the start.
 
     The turns before a fork are repeated as recorded, in a fresh environment, and compared. They are trained on in every
-    episode that contains them. With `grpo` this is the soft form of ARPO's credit. Its hard form, which gives a shared
-    turn the mean of these advantages, has the same gradient if no ratio is clipped.
+    episode that contains them. With `grpo` this is the soft form of ARPO's credit. ARPO's hard form gives a shared turn
+    the mean advantage of the episodes that contain it; its gradient is the same if no ratio is clipped.
 
     Whether an episode forks depends on what the policy reads and writes in it. So the episodes of a group are not
     independent samples, and an estimator's bias class is not valid for them.
@@ -125,7 +126,7 @@ class EntropyForks(GathererWrapper):
         return min(1.0, max(0.0, uniform - self._weight * rise)) <= self._threshold
 
     def _rises(self, step: StepRequest, trajectories: Sequence[Trajectory]) -> list[list[float]]:
-        """Return H_k - H_0 of every turn."""
+        """Return H_k - H_0 of every turn of each trajectory."""
         if not trajectories:
             return []
         tokenizer: Any = getattr(step.policy.renderer, "tokenizer", None)

@@ -1,4 +1,4 @@
-"""Skip the tasks in which the policy neither tries different things nor gets different returns."""
+"""Skip the tasks in which the policy hardly tries different things, or hardly gets different returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentgym.training.samplers import make_random_stream
 
 
 class Explorable:
-    """Draws the tasks in which most is left to explore, and from time to time the other tasks.
+    """Draws the tasks in which most is left to explore, and from time to time the skipped ones.
 
     The explorability of a task is a running mean of entropy x spread: the surprise of the sampled tokens, mean -log p,
     times the standard deviation of its group's returns. The `skipped` share of the played tasks with the lowest values

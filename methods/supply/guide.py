@@ -24,9 +24,10 @@ class Guide(GathererWrapper):
     """Lets a guide take the first k turns of a group's episodes, k drawn from 0 to `turns`; then the policy continues.
 
     So the policy meets states that it does not reach alone. k is drawn for each group before it is played, and is the
-    same for all its episodes. The guide's turns have no loss, and `Turn.policy` names it. After the guide's last turn
-    the group is a sample of the policy, and an estimator's bias class holds for these turns. The group does not teach
-    how to get there. Its episodes are left out of logged success, and the sampler ignores them.
+    same for all its episodes. The guide's turns have no loss, and `Turn.policy` names it. From the guide's last turn
+    on, the group is a sample of the policy, so an estimator's bias class holds for the policy's turns. The group does
+    not teach how to reach the state in which the guide stops. Its episodes are left out of logged success, and the
+    sampler ignores them.
 
     Args:
         player: "oracle" or "imperfect_oracle" of the task set, or a registered policy such as "chat_api".
@@ -62,7 +63,7 @@ class Guide(GathererWrapper):
             )
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """Gather a step, the groups begun by the guide first."""
+        """Gather a step; the groups that the guide began come first."""
         draws = random.Random(seed_of("guide", step.label))
         guided_turns: dict[str, int] = {}
         begun: list[Task] = []
@@ -102,7 +103,7 @@ class Guide(GathererWrapper):
 
 
 class _PolicyByTask:
-    """Maps a task to the policy that plays its episode; engines see the learner's interface."""
+    """Chooses, for each task, the policy that plays its episode. To engines it looks like the learner."""
 
     def __init__(self, learner: Policy, guide_of: Callable[[Task], Policy], turns: Mapping[str, int]) -> None:
         self._learner, self._guide_of, self._turns = learner, guide_of, turns

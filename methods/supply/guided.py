@@ -1,4 +1,4 @@
-"""Replay groups without any success, with an increasing part of a hint in the prompt."""
+"""Replay groups without any success with a hint in the prompt, of which each replay shows a larger part."""
 
 from __future__ import annotations
 
@@ -33,9 +33,11 @@ class Guided(GathererWrapper):
     (`hidden_tests`) or the words of a model (`critic`), shown completely at once.
 
     Args:
-        steps: how many parts are tried. most: the share of the hints in the longest part; 0 shows none.
+        steps: how many parts, each longer than the one before, are tried. most: the share of the hints in the longest
+            part; 0 shows none.
         strip: train on the prompt without the hint. The policy then learns to do without it at once. The importance
-            ratio is between the two prompts: the objective `critique_grpo` shapes it, `off_policy` weighs or masks it.
+            ratio then compares the probability after the prompt without the hint with that after the prompt with it:
+            the objective `critique_grpo` shapes this ratio, `off_policy` weighs or masks it.
         source: "hints" of the task, or "feedback" of its reward.
     Source: GHPO, Liu et al. 2025, arXiv:2507.10628: hints for tasks that are too hard, in stages. Written from
         descriptions, not checked against its code; the shares 1/4, 1/2, 3/4 are reported by third parties. Guidance
@@ -141,7 +143,10 @@ class Guided(GathererWrapper):
 
 
 def hint_of(task: Task, share: float) -> str:
-    """Return the first share of a task's hints, rounded up; for a single hint, of its words. Empty for a share of 0."""
+    """Return this share of a task's hints from the first on, rounded up; if there is one hint, this share of its words.
+
+    Empty for a share of 0.
+    """
     parts, joint = (list(task.hints), "\n") if len(task.hints) > 1 else (" ".join(task.hints).split(), " ")
     chosen = parts[: ceil(share * len(parts))]
     return f"Hint:\n{joint.join(chosen)}" if chosen else ""

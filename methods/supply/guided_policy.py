@@ -13,7 +13,7 @@ from agentgym.policy import Reply, Request
 
 
 class GuidedPolicy(Policy):
-    """The learner's policy, replaced by a guide in the turns that `when` chooses.
+    """Plays with the learner's policy, except in the turns that `when` chooses, which a guide takes.
 
     The learner's renderer encodes what the guide writes, so that the record is exact. The guide's turns have no
     log-probabilities, and `Turn.policy` names the guide. Training on such an episode leaves these turns out of

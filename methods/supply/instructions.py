@@ -1,4 +1,6 @@
-"""Play groups with instructions from a population, favour successful ones, and let a policy replace the worst."""
+"""Play groups with instructions drawn from a population, the successful ones more often, and let a policy replace the
+worst.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper
 from .writing import WRITING, attempt_of, question_of, words_of, write
 
 FILE = "instructions.json"
-"""The instructions that a stage has tried, in its folder."""
+"""The file in a stage's folder with the instructions that the stage has tried."""
 LEARNER = "learner"
-"""The writer that is the policy itself."""
+"""The name of the writer that is the policy itself."""
 MAX_FAILURES, MAX_FAILURE_CHARS = 3, 600
 REQUEST = (
     "An instruction to an agent:\n{worst}\n\nWith it, the agent succeeds in {worst_success:.0%} of its tasks. Some at "

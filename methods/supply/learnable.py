@@ -1,4 +1,4 @@
-"""Draw the tasks that are solved sometimes, whose outcome is least certain."""
+"""Draw the tasks whose outcome is least certain: those that are solved sometimes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentgym.training.samplers import make_random_stream
 
 
 class Learnable:
-    """Draws tasks by p (1 - p), where p is the share of a task's recent episodes that solved it.
+    """Draws tasks in proportion to p (1 - p), where p is the share of a task's recent episodes that solved it.
 
     A group whose episodes all succeed, or all fail, teaches nothing. A task that was never played counts as solved half
     of the time, so every task is tried. No task is drawn twice in a step.

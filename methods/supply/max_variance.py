@@ -48,7 +48,9 @@ def _chosen(group: GatheredGroup, count: int) -> GatheredGroup:
 
 
 def greatest_variance(returns: Sequence[float], count: int) -> list[int]:
-    """Return the positions of the `count` returns with the greatest variance; on ties the most even choice."""
+    """Return the positions of `count` returns whose variance is greatest; of several such choices, the one that takes
+    most evenly from low and high returns.
+    """
     order: list[int] = np.argsort(returns, kind="stable").tolist()
     if len(order) <= count:
         return order

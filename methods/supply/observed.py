@@ -1,4 +1,6 @@
-"""Two agents in turn: a pioneer plays a task; an observer reads what it did and plays it too; both earn the sum."""
+"""Two agents in turn: a pioneer plays a task; an observer reads what the pioneer did and plays the task too; each earns
+the sum of both returns.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ class ObservedPairs(GathererWrapper):
 
 
 def _words_of(pioneer: Trajectory) -> str:
-    """Return the text shown to an observer; empty for a pioneer whose episode failed for another reason."""
+    """Return what an observer is shown of a pioneer's episode; empty if the infrastructure failed that episode."""
     if not pioneer.valid or not (attempt := attempt_of(pioneer)):
         return ""
     return f"Another agent was asked the same, and answered:\n{attempt}"

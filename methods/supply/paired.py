@@ -35,7 +35,7 @@ class Paired(Shuffled):
         super().__init__("paired", [first for first, _ in pairs], seed)
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
-        """Draw the next `count` / 2 pairs; further draws of a step round an odd count up.
+        """Draw the next `count` / 2 pairs. In a further draw of the same step, an odd count is rounded up.
 
         Raises: TaskError for a step of an odd number of tasks.
         """

@@ -1,4 +1,6 @@
-"""Groups that begin within episodes of earlier steps, at turns from which the policy sometimes succeeds."""
+"""Groups that begin within episodes of earlier steps, at turns from which the policy succeeds sometimes but not
+always.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +40,11 @@ class Prefix:
 class PrefixBuffer(GathererWrapper):
     """Plays some groups from a turn of an earlier episode, where the returns of a group differed.
 
-    Every turn of an episode in a group with different returns is a candidate, with the variance of these returns as its
-    priority. A drawn candidate is played by a separate group, whose variance becomes its priority, and whose turns
-    become candidates. Candidates are drawn in proportion to their priority, so a prefix from which the policy always or
-    never succeeds is not drawn again. If there are more than `capacity`, those with the lowest priority are dropped, on
-    ties the earliest found.
+    If the returns of a group differ, every turn of its episodes becomes a candidate, with the variance of these returns
+    as its priority. A drawn candidate is played by a group of its own: the variance of that group becomes the
+    candidate's priority, and the group's turns become candidates. Candidates are drawn in proportion to their priority,
+    so a prefix from which the policy always or never succeeds is not drawn again. If there are more than `capacity`,
+    those with the lowest priority are dropped, on ties the earliest found.
 
     The turns of the prefix are repeated as recorded, in a fresh environment, and compared. They are not trained on. The
     policy took them itself, perhaps with older weights. Within a group an estimator's bias class holds for the turns

@@ -1,4 +1,4 @@
-"""Replay the failed episodes of a step."""
+"""Replay the episodes of a step that the infrastructure failed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Refill(GathererWrapper):
     """Plays episodes again that the infrastructure failed, so that groups are whole.
 
     Failures caused by an agent are results and stay. An estimator's bias class holds if the infrastructure's failures
-    do not depend on the agent's actions. If certain actions crash the infrastructure, episodes without them are
-    favoured: inspect the run's failures if there are many.
+    do not depend on what the agent does. If some actions make it fail, episodes without these actions are favoured:
+    inspect the run's failures if there are many.
 
     Args:
         times: how often an episode is played again.

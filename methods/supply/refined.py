@@ -20,12 +20,13 @@ from .writing import MAX_CHARS, attempt_of
 
 
 class Refined(GathererWrapper):
-    """Plays each episode that did not succeed again, with its own messages and a critique of them in the prompt.
+    """Replays each episode that did not succeed, with its messages and a critique of them in the prompt.
 
     The critique is `Reward.feedback`: a judge's own text, which tests failed, or a chat model's remarks (the reward
     `critic`). The `best` refinements of a group replace its worst episodes if their returns are greater, and are
-    trained on as if they had answered the task alone. The importance ratio of the loss is then between the two prompts:
-    the objective `critique_grpo` shapes it, and `off_policy` weighs or masks it.
+    trained on as if they had answered the task alone. The importance ratio of the loss then compares the probability
+    after the task's own prompt with that after the prompt with the critique: the objective `critique_grpo` shapes this
+    ratio, and `off_policy` weighs or masks it.
 
     A group with refinements is not a sample of the policy, so an estimator's bias class is not valid for it.
     Refinements are left out of logged success, and the sampler ignores them; measurements play none.

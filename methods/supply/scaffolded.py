@@ -17,10 +17,10 @@ from agentgym.trajectory import PromptAddition
 class Scaffolded(GathererWrapper):
     """Shows the first lines of the task's rubric in the prompt: all in the first episode of a group, none in the last.
 
-    The shown share of the lines is lambda_step lambda_group: lambda_group falls evenly from 1 to 0 over the episodes of
-    a group, and lambda_step = 1 / (1 + exp(slope (t - middle))) falls with the completed share t of the training. The
-    lines are the criteria of `truth["rubric"]`, by which `rubric_judge` judges, or else `Task.hints`. The judge does
-    not know which episodes saw them. Tasks without either are played unchanged.
+    The shown share of the lines is lambda_step x lambda_group: lambda_group falls evenly from 1 to 0 over the episodes
+    of a group, and lambda_step = 1 / (1 + exp(slope (t - middle))) falls with the completed share t of the training.
+    The lines are the criteria of `truth["rubric"]`, by which `rubric_judge` judges, or else `Task.hints`. The judge
+    does not know which episodes saw them. Tasks without either are played unchanged.
 
     Episodes of a group have different prompts but their returns are compared, so an estimator's bias class is not
     valid. Episodes with lines are left out of logged success; measurements never show any.

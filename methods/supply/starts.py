@@ -1,4 +1,4 @@
-"""Groups that begin in the middle of a solved episode, gradually nearer to its beginning."""
+"""Groups that begin in the middle of a solved episode, and with growing success nearer to its beginning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from .begun_groups import begun_groups, turn_schedules
 
 
 class Starts(GathererWrapper):
-    """Plays some groups from a turn of a recorded success, so that what never succeeds from the start is learnt.
+    """Plays some groups from a turn of a recorded success, so that tasks that never succeed from the start can be
+    learnt.
 
     At first one turn is left to play. Once the mean success of the last `groups` of these groups reaches `solved`, one
     more turn is left, up to whole episodes (a reverse curriculum). The turns before are repeated as recorded, in a
@@ -89,7 +90,10 @@ class Starts(GathererWrapper):
         return [*begun, *(self.inner(replace(step, tasks=rest)) if rest else ())]
 
     def _forks(self, step: StepRequest) -> dict[int, Fork]:
-        """Return where groups begin, by the position of their task; each task once, so that branch ids are unique."""
+        """Return, by the position of the task in the step, where its group begins.
+
+        A task that occurs twice is forked once, so that ids of branches are unique.
+        """
         recorded = self._load(step)
         draws = random.Random(seed_of("starts", step.label))
         forks: dict[int, Fork] = {}
@@ -116,7 +120,10 @@ class Starts(GathererWrapper):
             self.turns_left, self._recent = self.turns_left + 1, []
 
     def _load(self, step: StepRequest) -> dict[str, list[Trajectory]]:
-        """Return the recorded episodes of each task, or only the successes. Raises: AgentGymError if there are none."""
+        """Return the recorded successes of each task or, with `uniform`, all its recorded episodes.
+
+        Raises: AgentGymError if there are none.
+        """
         if self._recorded is None:
             records = step.rollouts.records
             self._recorded = {}

@@ -18,7 +18,9 @@ from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper
 
 
 def masked_age(part: TrainingPart, plan: TrainingPlan) -> str:
-    """Reject a plan that bounds the age of turns, as playing in the background does: replayed episodes are older."""
+    """Reject a plan that bounds the age of turns, as one that plays in the background does, because replayed episodes
+    are older.
+    """
     if not plan.train.masks_stale_turns:
         return ""
     return (
@@ -38,7 +40,8 @@ class SuccessReplay(GathererWrapper):
     Args:
         per_task: how many of the newest successes of each task are stored.
         solved: an episode is stored if its success is above this.
-        spread, mean: a group counts as failed if the standard deviation and the mean of its success are below these.
+        spread, mean: a group counts as failed if the standard deviation of its success is below `spread` and the mean
+            below `mean`.
     Source: ARPO, Lu et al. 2025, arXiv:2505.16282; the numbers are those of its authors' code.
     """
 

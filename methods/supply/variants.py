@@ -1,4 +1,4 @@
-"""Let the policy write new tasks with the answer of a solved one, and learn to write and to solve them."""
+"""Let the policy write variants of a solved task that keep its answer, and learn both to write and to solve them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REWARD = "variant"
 
 
 _OF_THE_SET = {"state_keys", "potentials", "gold_logprobs"}
-"""Signals that only the environments and answers of the task set give."""
+"""Signals that exist only for tasks of the task set, because they need its environments or its answers."""
 
 
 def given_only_for_the_set(part: TrainingPart, plan: TrainingPlan) -> str:
@@ -44,14 +44,15 @@ def given_only_for_the_set(part: TrainingPart, plan: TrainingPlan) -> str:
 
 
 class Variants(GathererWrapper):
-    """Lets the policy write variants of a task that it solved sometimes, with the answer unchanged, and solves them.
+    """Lets the policy write variants of a task that it solves sometimes, with the same answer, and lets it solve them.
 
     A group is a parent if its mean success is in [low, high]. The policy is shown its task and a success, and writes as
     many tasks as a group has episodes. They have the parent's environment, parameters and truth. Each is then solved by
     its own group. A written task earns 1 if the mean success of this group is in [low, high] too, else 0: it is too
     easy, too hard, or now has another answer. A text earns 0 and is not played if it is empty, truncated by a budget,
-    equal to a task of the set, or worded as a validation or held-out task. A task for which no environment can be
-    reset, unless the infrastructure fails, earns 0 and is dropped, which the log reports.
+    equal to a task of the set, or worded as a validation or held-out task. A task with which no environment can be
+    reset earns 0 and is dropped, which the log reports; if the infrastructure fails instead, its writer counts as
+    failed.
 
     The groups of writers and solvers replace groups with equal returns, so a step trains on as many groups as before.
     If the returns of all groups differ, nothing is written. Writers and solvers are left out of logged success, the

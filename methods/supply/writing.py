@@ -1,4 +1,4 @@
-"""Let a policy write something in a step: another task, another instruction."""
+"""Let a policy write a text during a step, such as a task or an instruction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_CHARS = 4000
 def write(
     step: StepRequest, tasks: Sequence[Task], group_size: int, *, label: str, writer: Policy | None = None
 ) -> list[GatheredGroup]:
-    """Play writing tasks, which no reward judges.
+    """Play tasks that ask for a text. No reward judges these episodes.
 
     Args:
         tasks: tasks of the environment WRITING, which ask for the text.

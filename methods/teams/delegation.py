@@ -61,15 +61,15 @@ def with_delegation(
 
 @dataclass(slots=True)
 class _Order:
-    """A task that was handed over, with the planner's call."""
+    """A task that the planner handed over, and the call by which it did so."""
 
     call_id: str
     task: str
 
 
 class Delegation(EnvironmentWrapper):
-    """An environment in which a planner hands tasks to executors, who have the tools. As isolated as the wrapped
-    environment.
+    """An environment in which a planner hands tasks to executors, who have the tools. It is as isolated as the wrapped
+    one.
 
     The planner has `delegate(task)` and the environment's tools that end an episode; the environment answers its
     messages without a call. An executor has the other tools and `report(text)`; its message without a call is its
@@ -168,7 +168,10 @@ class Delegation(EnvironmentWrapper):
         return report
 
     def take_context_change(self) -> ContextChange | None:
-        """Take the change of context. The role changes with it, once all calls of a message are answered."""
+        """Return the pending change of context, if any.
+
+        With it the role changes, once all calls of a message are answered.
+        """
         if (change := super().take_context_change()) is not None:
             self._calls = 0
             self._take_role(self._next_role)
@@ -190,7 +193,10 @@ class Delegation(EnvironmentWrapper):
         self.role = role
 
     async def state_key(self) -> str | None:
-        """Return the environment's key with the current role and order. Without counts, so that a state can recur."""
+        """Return the environment's key together with the current role and the task handed over.
+
+        It counts nothing, so that a state can recur.
+        """
         if (key := await self._environment.state_key()) is None:
             return None
         text = repr((key, self.role, [order.task for order in self._orders], self._reports))

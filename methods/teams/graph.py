@@ -24,7 +24,8 @@ class TeamRole:
 
     Attributes:
         prompt: the role's prompt, before the task and other roles' messages.
-        tools: names of the environment's tools that it has. The last role also has the tools that end an episode.
+        tools: the names of those tools of the environment that the role has. The last role also has those that end an
+            episode.
     """
 
     prompt: str
@@ -73,13 +74,13 @@ def with_team_graph(
 
 
 class TeamGraph(Pipeline):
-    """An environment whose agent builds a team, which then does the task as a pipeline. Isolation: that of the
-    environment.
+    """An environment whose agent builds a team, which then does the task as a pipeline. It is as isolated as the
+    wrapped one.
 
-    First the agent is the `builder`, in a separate row: add_role(name), add_edge(source, target), done(). Then the
-    roles work in an order in which each role comes after the roles that it reads, earlier added roles first; each is a
-    row. A call fails if it asks for a role that is unknown or already in the team, an edge between roles that are not
-    in the team, an edge that closes a cycle, or a team without roles.
+    First the agent is the `builder`, in a row of its own, with the tools add_role(name), add_edge(source, target) and
+    done(). Then the roles work, each in a row of its own and after all roles that it reads; where the order is free,
+    the role that was added earlier comes first. A call fails if it asks for a role that is unknown or already in the
+    team, an edge between roles that are not in the team, an edge that closes a cycle, or a team without roles.
 
     Args:
         environment, roles, build, limits: as for `with_team_graph`.
@@ -200,7 +201,10 @@ class TeamGraph(Pipeline):
         return await (super().call(call) if self._is_built else self.call_own(call))
 
     def take_context_change(self) -> ContextChange | None:
-        """Take the change of context. The builder becomes the first role with it, once all calls are answered."""
+        """Return the pending change of context, if any.
+
+        With it the builder becomes the first role, once all calls are answered.
+        """
         if (change := super().take_context_change()) is not None:
             self._is_built = True
         return change

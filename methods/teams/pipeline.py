@@ -23,7 +23,8 @@ class PipelineStage:
     Attributes:
         role: recorded with its turns; unique within the pipeline.
         prompt: its prompt. `{task}` is replaced by the task, `{ROLE}` by the message of the stage with this role.
-        tools: names of the environment's tools that it has; the last stage always has the tools that end an episode.
+        tools: the names of those tools of the environment that the role has; the last stage always has those that end
+            an episode.
     """
 
     role: str
@@ -85,7 +86,7 @@ def _read_by(stage: PipelineStage) -> set[str]:
 
 
 class Pipeline(EnvironmentWrapper):
-    """An environment whose task is done by several roles in turn, each a row of the trajectory. Isolated as before.
+    """An environment whose task several roles do in turn, each in its own row. It is as isolated as the wrapped one.
 
     Every stage but the last ends with its first message without a call, which later stages may read. System messages
     of the environment's opening come first in every stage.
@@ -110,7 +111,10 @@ class Pipeline(EnvironmentWrapper):
         return self._opening_of_stage()
 
     async def _reset_environment(self, task: Task, seed: int) -> list[Message]:
-        """Begin the task, store its parts for the stages, and return its opening. Raises: AgentGymError as `reset`."""
+        """Begin the task, store what the stages' prompts need of it, and return the opening.
+
+        Raises: AgentGymError as `reset`.
+        """
         self.ended = False
         opening = await self._environment.reset(task, seed=seed)
         self._system = [message for message in opening if message.role == "system"]
@@ -146,7 +150,7 @@ class Pipeline(EnvironmentWrapper):
         return opening[len(self._system) :]
 
     def take_context_change(self) -> ContextChange | None:
-        """Take the change of context. The role and its tools change with it."""
+        """Return the pending change of context, if any. With it the role and its tools change."""
         if (change := super().take_context_change()) is not None:
             self._enter(self._number)
         return change

@@ -54,7 +54,7 @@ class PricedModel:
             raise ValueError(f"{self} is not valid: prices must be at least 0, and one of them above 0.")
 
     def cost(self, reply: Reply, question: str) -> float:
-        """Return the cost of a question. If the policy counts no tokens, words are counted."""
+        """Return the cost of a question. If the policy does not count tokens, words are counted in their place."""
         read = reply.prompt_tokens or len(question.split())
         written = reply.completion_tokens or len(reply.token_ids or ()) or len(reply.message.text.split())
         return self.price_call + (self.price_in * read + self.price_out * written) / 1000
@@ -95,9 +95,10 @@ def with_routing(make: Callable[[], Environment], pool: ModelPool) -> Callable[[
 
 
 class Routing(EnvironmentWrapper):
-    """An environment with the tool `route(model, question)`. Isolated as the environment is; the models are not.
+    """An environment with the tool `route(model, question)`. It is as isolated as the wrapped one; the asked models are
+    not isolated.
 
-    Without a question, the model is asked the task: the text of the user messages in its opening.
+    Without a question, the model is asked the task itself: the text of the user messages in the environment's opening.
 
     The cost of a question is recorded as `cost` in the usage of its turn. If a model fails, the infrastructure has
     failed; if a question is too long for the model, the agent gets an error as the call's result.
@@ -156,7 +157,7 @@ class Routing(EnvironmentWrapper):
         self.role = self._environment.role
 
     def take_context_change(self) -> ContextChange | None:
-        """Take the change of context, with which the environment's role and tools may change."""
+        """Return the pending change of context, if any. With it the environment's role and tools may change."""
         if (change := super().take_context_change()) is not None:
             self._take_tools()
         return change

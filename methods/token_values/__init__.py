@@ -1,4 +1,4 @@
-"""Values of tokens from stored episodes, and decoding that they guide: ILQL, B-Coder and Q#.
+"""Values of tokens, learnt from stored episodes, and ways to use them in sampling: ILQL, B-Coder and Q#.
 
 networks.py        networks that predict the value of the next token
 fitting.py         action values as in ILQL, distributions of the return as in Q#

@@ -15,7 +15,7 @@ from .fitting import Descent, move_towards, token_rewards, tokens_of
 from .networks import AdvantageHead
 
 Behaviour = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""A function from [B, L] token ids and their mask to [B, L, V] next-token logits, without gradient."""
+"""A function that returns [B, L, V] next-token logits, without gradient, given [B, L] token ids and their mask."""
 
 
 def fit_conservative_q(
@@ -31,10 +31,9 @@ def fit_conservative_q(
     """Fit Q(s, token) to r + gamma max Q(next s, a), over the tokens a that are likely under the behaviour policy.
 
     The likely tokens are the smallest set with `top_p` of the probability; with `top_p` near 0, only the likeliest
-    token. So no target depends on a token that is in no episode and that the policy would not write. Q of the next
-    state comes from a slow copy. Every token of the agent is a step, and a turn's reward falls on its last token. The
-    value head is
-    not learnt: guiding and ranking need only differences between tokens.
+    token. So no target depends on a token that the policy would hardly write. Q of the next state comes from a slow
+    copy. Every token of the agent is a step; the turn's last token gets its reward. The value head is not learnt,
+    because guiding and ranking need only differences between tokens.
 
     Args:
         gamma: the discount per token. follow: how far the slow copy moves in each step.

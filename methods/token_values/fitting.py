@@ -74,9 +74,9 @@ def fit_implicit_q(
 ) -> None:
     """Fit Q(s, token) to r + gamma V(next s), and V(s) to an expectile of the slow copy's Q(s, token).
 
-    Every token of the agent is a step; tokens of results are skipped. A turn's reward falls on its last token. Only
-    tokens in the episodes are valued, so nothing is sampled. With `expectile` 0.5, V is the sampling policy's value;
-    towards 1, V is the value of the best tokens that the policy sampled.
+    Every token of the agent is a step; tokens of results are skipped. The last token of a turn gets its reward. Only
+    tokens that occur in the episodes are used, so nothing is sampled. With `expectile` 0.5, V is the sampling policy's
+    value; towards 1, V is the value of the best tokens that the policy sampled.
 
     Args:
         expectile: 0 to 1. gamma: the discount per token.
@@ -108,8 +108,9 @@ def fit_implicit_q(
 def fit_outcomes(network: OutcomeHead, episodes: Sequence[StoredEpisode], descent: Descent) -> None:
     """Fit, after every token of the agent, the distribution of the return from the token's turn on.
 
-    The distribution belongs to the policy that played the episodes, which must be the guided policy. A return between
-    two support points of the head is split between both by distance; a return beyond the support counts for its end.
+    The distribution belongs to the policy that played the episodes, which must be the guided policy. The weight of a
+    return between two support points of the head is split between both, in proportion to nearness; a return beyond the
+    support counts as the nearest end.
 
     Source: Q#, Zhou et al. 2025, arXiv:2502.20548, learnt only from whole episodes of the reference policy. The paper
         also uses prefixes that the guided policy played.
@@ -160,7 +161,7 @@ def tokens_of(batch: Sequence[StoredEpisode], device: torch.device) -> tuple[tor
 
 
 def token_rewards(episode: StoredEpisode) -> np.ndarray:
-    """Return [n] rewards of the agent's tokens: a turn's reward falls on its last token."""
+    """Return [n] rewards of the agent's tokens: the last token of a turn gets the turn's reward, all others 0."""
     lengths = [end - begin for begin, end, _ in episode.bounds]
     rewards = np.zeros(sum(lengths))
     rewards[np.cumsum(lengths) - 1] = episode.rewards

@@ -1,4 +1,4 @@
-"""`value_guided`: tokens are sampled by the model's logits plus the value that a trained network predicts for each.
+"""`value_guided`: each token's logit is raised by an amount that a trained network predicts from the token's value.
 
 Source: ILQL, Snell et al. 2022, arXiv:2206.11871 (beta (Q - V) is added to the logits); Q#, Zhou et al. 2025,
 arXiv:2502.20548 (the log of the expected exp(return / eta) after each token is added).
@@ -59,7 +59,7 @@ class GuidedTurn:
 
 
 class ValueGuided:
-    """Adds `scale` (Q - V), or log E exp(scale x return), to the logits, by what the network in `path` predicts.
+    """Adds to the logits what the network in `path` predicts: `scale` (Q - V), or log E exp(scale x return).
 
     Args:
         path: the checkpoint of a stage `implicit_q` or `outcome_head`.

@@ -154,7 +154,7 @@ def _learnt_by(*kinds: str) -> Callable[[PlannedStage, Sequence[PlannedStage]], 
     options=EvaluateRerankedSection, result="evaluation/{name}.json", check=_learnt_by("implicit_q", "conservative_q")
 )
 def evaluate_reranked_stage(context: RunContext, learner: Learner, options: EvaluateRerankedSection) -> Learner:
-    """Measures on held-out tasks the one of several episodes whose tokens have the highest mean value."""
+    """Measures, on held-out tasks, the episode of several whose tokens have the highest mean value."""
     network = load_values(context.earlier_checkpoints[options.values], learner.tokenizer, context.device)
     assert isinstance(network, AdvantageHead)  # both kinds of stage store one
 
@@ -227,7 +227,9 @@ def _learn(
 
 
 def describe_equal_returns(episodes: Sequence[StoredEpisode]) -> str:
-    """Return what to do if all episodes have the same return, which makes no token better than another; else ""."""
+    """Return a sentence that says what to do if all episodes have the same return, so that no token is better than
+    another; else "".
+    """
     returns = {round(float(sum(episode.rewards)), 9) for episode in episodes}
     if len(returns) != 1:
         return ""

@@ -12,7 +12,8 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class UserBehaviour:
-    """Chances, each from 0 to 1, and a limit. The effects depend only on the seed and the number of the message.
+    """How a user errs: chances, each from 0 to 1, and a limit. What happens in a message depends only on the seed and
+    the message's number.
 
     Attributes:
         mistakes: chance that a number in a message has one wrong digit. The next message begins with the right number.

@@ -18,14 +18,14 @@ def with_user(
 
     Args:
         make: makes the environment, for example `functools.partial(agentgym.make, "agentgym/sql-v1")`.
-        make_user: makes the user of a task, which it gets without the truth. The task's prompt states the user's goal,
-            so `SimulatedUser(policy, persona, goal=task.prompt)` is the usual choice.
+        make_user: makes the user, given the task without its truth. The task's prompt states the user's goal, so
+            `SimulatedUser(policy, persona, goal=task.prompt)` is the usual choice.
     """
     return lambda: UserEnvironment(make(), make_user)
 
 
 class UserEnvironment(EnvironmentWrapper):
-    """An environment whose task the agent learns only from a user. What is isolated is up to the environment.
+    """An environment whose task the agent learns only from a user. It is as isolated as the wrapped one.
 
     The system messages of the environment's opening stay; the user's first message replaces the others, and the user
     answers the agent's messages. When the user leaves, the episode ends with the agent's last message as its answer.

@@ -84,12 +84,12 @@ class SimulatedUser:
     async def answer(self, text: str) -> tuple[str, bool]:
         """Answer what the agent says.
 
-        If the agent makes the user fail, by talking endlessly or by keeping it busy with its tools, the conversation
-        ends: otherwise an agent could void its own episode.
+        If the agent makes the user fail, by talking endlessly or by keeping the user busy with its tools, the
+        conversation ends and is judged. Otherwise an agent could void its own episode.
 
         Returns: the user's message, empty if it leaves without a word, and whether it leaves.
-        Raises: PolicyError if the policy fails or times out, or if the user fails early and cannot answer even a plain
-            word: then its policy is silent, or its goal does not fit, and the infrastructure is at fault.
+        Raises: PolicyError if the policy fails or times out. Also if the user fails at its first answer, and cannot
+            answer even a plain word: its policy is silent, or its goal does not fit, so the infrastructure is at fault.
         """
         index = self._counts["messages"]
         rng = random.Random(seed_of("user", self._seed, index))
@@ -105,7 +105,7 @@ class SimulatedUser:
         except (TimeoutError, ContextFull, ScriptEnded, _Speechless) as error:
             if isinstance(error, TimeoutError):
                 has_failed = self._counts["calls"] == calls_before
-            else:  # a policy that has spoken before is able to speak
+            else:  # a policy that has spoken before can speak, so its silence is the agent's doing
                 has_failed = index <= 1 and not await self._can_speak(before)
             if has_failed:
                 raise self._failure(error) from error

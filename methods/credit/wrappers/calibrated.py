@@ -37,9 +37,9 @@ def calibrated(
 ) -> list[Array]:
     """The wrapped estimator with turn rewards sum_c weight_c * r^c, weight_c from `calibration` over the batch.
 
-    A component that correlates with failure gets a negative weight. Not claimed to be unbiased: the weights come from
-    the same outcomes. Weights from an earlier window, given as `weights`, are constants of another objective, and the
-    bias class of the wrapped estimator applies.
+    A component that correlates with failure gets a negative weight. Not claimed to be unbiased, because the weights
+    come from the same outcomes. Weights of an earlier window, given as `weights`, are constants: then the objective is
+    another one, and for it the bias class of the wrapped estimator holds.
 
     Args:
         weights: weight of each component by name, for example `calibration(window).weights`; components without a

@@ -18,7 +18,9 @@ def _requires(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _bias(base: BiasClass, options: Mapping[str, Any]) -> BiasClass:
-    """Return the bias class. Weights that depend only on the task add no bias; other weights depend on the episodes."""
+    """Return the wrapped estimator's bias class if the weights depend only on the task; else "biased", unless it is
+    "heuristic".
+    """
     by_episodes = options["strength"] and not options["component"]
     return "biased" if (by_episodes or options["gap"]) and base != "heuristic" else base
 

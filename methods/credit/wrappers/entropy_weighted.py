@@ -32,7 +32,7 @@ def entropy_weighted(
     limit: Annotated[float, Gt(1)] = 2.0,
     share: Share = 0.2,
 ) -> list[Array]:
-    """Increase advantages where the policy was uncertain, or set all other advantages to 0.
+    """Make advantages larger where the policy was uncertain ("bonus"), or 0 where it was not ("top").
 
     "bonus": A + min(weight * H, |A| / limit), H the turn's mean entropy per token: the sign never changes, and an
     advantage of 0 stays 0. "top": A for the given share of the group's turns with the highest entropy, 0 for the rest.

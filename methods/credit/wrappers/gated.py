@@ -1,4 +1,4 @@
-"""Gated accumulation: lower rewards count only if the higher ones were reached."""
+"""Gated accumulation: lower rewards count only if all higher ones reached their thresholds."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def gated(
 ) -> list[Array]:
     """The wrapped estimator on gated rewards: a level's rewards count only if every higher level reached its threshold.
 
-    Without `levels` there are two: the outcome, and below it the turn rewards. The wrapped estimator's bias class
-    applies to another objective: the gated rewards.
+    Without `levels` there are two: the outcome, and below it the turn rewards. The objective is then the gated rewards,
+    and for it the bias class of the wrapped estimator holds.
 
-    Whether a gate opens is known only at the end of the episode, so by default the gated rewards are paid there: a late
-    turn that opens the gate then gets credit for them. If they are paid to their own turns, estimators of the return
-    from a turn on (`return_to_go`, `mt_grpo`) miss this credit and are biased; estimators of episode returns (`rloo`)
-    are not.
+    Whether a gate opens is known only at the end of the episode. So by default the gated rewards are paid at the end,
+    and a late turn that opens the gate gets credit for them. If they are paid on their own turns, estimators of the
+    return from a turn on (`return_to_go`, `mt_grpo`) miss this credit and are biased; estimators of episode returns
+    (`rloo`) are not.
 
     Args:
         threshold: the outcome at or above which turn rewards count.

@@ -1,4 +1,4 @@
-"""Masking: exclude trajectories with certain endings from training."""
+"""Masking: exclude trajectories that ended in certain ways, or have unusable turns, from training."""
 
 from __future__ import annotations
 

@@ -36,9 +36,9 @@ def rank_shaped(
 ) -> list[Array]:
     """A + min(max(weight * (w tanh d_r + (1 - w) tanh d_v), 0), |A| / limit), with w = sigmoid(gain * d_a).
 
-    d_r, d_v and d_a are how far the effective rank of the episode's hidden states, its velocity and its acceleration
-    exceed their running norms: where the rank accelerates, the rank itself counts, elsewhere its velocity. The sign
-    never changes, and an advantage of 0 stays 0.
+    d_r, d_v and d_a say how far the effective rank of the episode's hidden states, the rank's velocity and its
+    acceleration exceed their running means. If the rank accelerates more than usual, the rank itself counts, else its
+    velocity. The sign never changes, and an advantage of 0 stays 0.
 
     Args:
         weight: weight of the bonus; 0 is the wrapped estimator, bit for bit.

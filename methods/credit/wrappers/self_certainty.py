@@ -1,4 +1,4 @@
-"""Self-certainty: also reward a turn for how certain the policy was in the spans that the reward named."""
+"""Self-certainty: also reward a turn for how certain the policy was in the spans that the reward marked."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ def self_certainty(
     weight: Weight = 0.1,
     paid: Literal["turns", "end"] = "turns",
 ) -> list[Array]:
-    """The wrapped estimator on rewards to which weight * the mean of KL(U || pi) over rationale tokens is added.
+    """The wrapped estimator on rewards to which weight * mean KL(U || pi) is added: U is uniform, the mean is over a
+    turn's marked tokens.
 
-    The tokens are those of the spans that a reward named, whatever the span's value: `behaviour_action` names the
+    Marked tokens are those of the spans that a reward names, whatever the span's value: `behaviour_action` names
     rationales. A turn without spans, or whose spans were not found, gets no bonus. The certainty is a property of the
     current policy; no gradient flows through it, so the result is declared heuristic.
 

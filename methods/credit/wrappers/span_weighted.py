@@ -1,4 +1,4 @@
-"""Spans: within a turn, put its advantage on the tokens of the spans that a reward named."""
+"""Spans: within a turn, put its advantage on the tokens of the spans that a reward marked."""
 
 from __future__ import annotations
 

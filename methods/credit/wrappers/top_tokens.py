@@ -1,4 +1,4 @@
-"""Top tokens: train only the tokens with much credit at which the policy was uncertain."""
+"""Top tokens: train only those tokens that have much credit and at which the policy was uncertain."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def top_tokens(
     Args:
         share: the share of tokens that is trained, at least one token; ties are all trained. 1 trains every token.
         final_share: the share after `steps` optimiser steps, approached linearly; unused with `steps = 0`.
-        within: the set of tokens that the share is taken from. In a group, trajectories with larger advantages get
-            more.
+        within: the set of tokens of which the share is trained. With "group", trajectories with larger advantages get
+            more of the trained tokens.
     Returns: [N, T, L] weights.
     """
     done = min((group.train_version or 0) / steps, 1.0) if steps else 0.0
