@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from typing import Any
@@ -11,14 +12,10 @@ import pytest
 from gateway_clients import Program, through_gateway
 from scripted_episodes import play, say
 
-from agentgym.cluster.served_episodes import ServerRefusal
-from agentgym.interop.gateway.anthropic_messages import AnthropicMessages
-from agentgym.interop.gateway.chat import Chat
-from agentgym.interop.gateway.chat_completions import ChatCompletions
-from agentgym.interop.gateway.generate_content import GenerateContent
-from agentgym.interop.gateway.responses import Responses
-from agentgym.messages import Call, ImagePart, Message, TextPart
+from agentgym import Budgets, ScriptedPolicy
+from agentgym.errors import PolicyError
 from agentgym.storage.ledger import Ledger
+from agentgym.testing import ByteRenderer
 
 pytest.importorskip("starlette")
 
@@ -277,116 +274,46 @@ async def test_an_mcp_client_calls_the_tools_of_the_episode_that_its_token_names
     assert [[result.content for result in turn.results] for turn in trajectory.turns] == [["2"], ["submitted 2"]]
 
 
-IMAGE = "data:image/png;base64,AAAA"
-
-
 @pytest.mark.parametrize(
-    ("api", "body"),
+    ("path", "body", "sign", "error"),
     [
-        (
-            ChatCompletions(),
-            {
-                "messages": [
-                    {
-                        "role": "user",
-                        "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": IMAGE}}],
-                    },
-                    {
-                        "role": "assistant",
-                        "content": None,
-                        "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}],
-                    },
-                    {"role": "tool", "tool_call_id": "c", "content": "r"},
-                ]
-            },
-        ),
-        (
-            Responses(),
-            {
-                "input": [
-                    {
-                        "role": "user",
-                        "content": [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": IMAGE}],
-                    },
-                    {"type": "reasoning", "id": "x", "summary": []},
-                    {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
-                    {"type": "function_call_output", "call_id": "c", "output": "r"},
-                ]
-            },
-        ),
-        (
-            AnthropicMessages(),
-            {
-                "messages": [
-                    {
-                        "role": "user",
-                        "content": [
-                            {"type": "text", "text": "a"},
-                            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
-                        ],
-                    },
-                    {
-                        "role": "assistant",
-                        "content": [
-                            {"type": "thinking", "thinking": "hm", "signature": ""},
-                            {"type": "tool_use", "id": "c", "name": "f", "input": {}},
-                        ],
-                    },
-                    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "r"}]},
-                ]
-            },
-        ),
-        (
-            GenerateContent(),
-            {
-                "contents": [
-                    {
-                        "role": "user",
-                        "parts": [{"text": "a"}, {"inline_data": {"mime_type": "image/png", "data": "AAAA"}}],
-                    },
-                    {"role": "model", "parts": [{"functionCall": {"id": "c", "name": "f"}, "thoughtSignature": "x"}]},
-                    {"parts": [{"functionResponse": {"id": "c", "name": "f", "response": {"output": "r"}}}]},
-                ]
-            },
-        ),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}, ": the", '{"error": {"message": '),
+        ("/v1/responses", {"input": "x"}, ": the", 'event: error\ndata: {"type": "error", "code": '),
+        ("/v1/messages", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 9}, ": the", "event: error\n"),
+        ("/v1/models/m:streamGenerateContent?alt=sse", {"contents": [{"parts": [{"text": "x"}]}]}, "\n", '{"error": {'),
     ],
 )
-def test_every_api_reads_the_same_conversation(api, body):
-    assert api.read(body) == Chat(
-        (
-            Message("user", (TextPart("a"), ImagePart("AAAA"))),
-            Message("assistant", "", (Call("f", {}, "c"),)),
-            Message("tool", "r", call_id="c"),
-        )
+async def test_a_stream_begins_before_the_policy_has_written_and_ends_with_what_came_of_it(path, body, sign, error):
+    class Slow(ScriptedPolicy):
+        count, may_answer = 0, asyncio.Event()
+
+        async def generate(self, request):
+            self.count += 1
+            await self.may_answer.wait()
+            if self.count > 1:
+                raise PolicyError("The model is gone.")
+            return await super().generate(request)
+
+    seen: list[str] = []
+
+    async def client(http, episode):
+        for _ in range(2):
+            Slow.may_answer.clear()
+            async with http.stream(
+                "POST", path, json={**body, "stream": True} if "alt" not in path else body
+            ) as answer:
+                assert answer.status_code == 200
+                text = ""
+                async for part in answer.aiter_text():
+                    text += part
+                    Slow.may_answer.set()
+            seen.append(text)
+
+    [trajectory] = await through_gateway(
+        Slow([say(text="Well.")], ByteRenderer()), client, budgets=Budgets(infra_retries=0)
     )
-
-
-@pytest.mark.parametrize("api", [ChatCompletions(), Responses(), AnthropicMessages(), GenerateContent()])
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"messages": [], "input": [], "contents": []},
-        {"messages": "x", "input": 3, "contents": "x"},
-        {"messages": [1], "input": [1], "contents": [1]},
-        {
-            "messages": [{"role": "user", "content": 5}],
-            "input": [{"role": "user", "content": 5}],
-            "contents": [{"role": "user", "parts": [{"text": 5}]}],
-        },
-        {"tools": 1},
-        {"tools": [{"name": 5, "functionDeclarations": [{"name": 5}]}]},
-        {"max_tokens": 0, "max_output_tokens": "x", "generationConfig": {"maxOutputTokens": 0}},
-        {
-            "messages": [{"role": "user", "content": [{"type": "video"}]}],
-            "input": [{"type": "computer_call"}],
-            "contents": [{"role": "user", "parts": [{"fileData": {}}]}],
-        },
-    ],
-)
-def test_what_cannot_be_read_is_named(api, change):
-    usual: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}], "input": "x"}
-    usual["contents"] = [{"role": "user", "parts": [{"text": "x"}]}]
-    with pytest.raises(ServerRefusal) as refused:
-        api.read({**usual, **change})
-    assert refused.value.status == 400
-    assert json.dumps(api.error(refused.value))
+    assert "The model is gone." in trajectory.error
+    assert all(text.startswith(sign) for text in seen)
+    assert "Well." in seen[0]
+    assert error in seen[1]
+    assert "The episode has failed" in seen[1]

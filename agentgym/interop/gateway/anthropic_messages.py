@@ -10,7 +10,7 @@ from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.messages import ImagePart, Message
 from agentgym.policy.contract import Constraints
 
-from .api import Tools, call_of, chat_of, content_of, event_of, finish_of, tools_of
+from .api import COMMENT, Tools, call_of, chat_of, content_of, event_of, finish_of, tools_of
 from .chat import Answer, AnsweredRequest, Chat, invalid, list_of, object_of, text_of
 from .fields import NO_TOOLS, ToolChoice, check_fields, flag_of, response_format_of, stops_of
 
@@ -20,7 +20,7 @@ _READ = {"messages", "system", "tools", "tool_choice", "max_tokens", "stop_seque
 class AnthropicMessages:
     """Anthropic's messages."""
 
-    path = "/v1/messages"
+    path, keep_alive = "/v1/messages", COMMENT
 
     def read(self, body: Mapping[str, Any], earlier: Mapping[str, AnsweredRequest] = {}) -> Chat:
         """Read a request, which holds the whole conversation. Raises: ServerRefusal naming what cannot be read."""
@@ -56,7 +56,7 @@ class AnthropicMessages:
         if isinstance(content, str):
             yield Message(role, content)
             return
-        calls, others = [], []
+        calls, others, thoughts = [], [], list[str]()
         for part in list_of(content, "content"):
             kind = object_of(part, "A part of content").get("type")
             if kind == "tool_use" and role == "assistant":
@@ -64,10 +64,13 @@ class AnthropicMessages:
             elif kind == "tool_result" and role == "user":
                 result = content_of(part.get("content"), "text", _image_source)
                 yield Message("tool", result, call_id=text_of(part.get("tool_use_id"), "tool_use_id"))
-            elif kind not in ("thinking", "redacted_thinking"):
+            elif kind == "thinking" and role == "assistant":
+                thoughts.append(text_of(part.get("thinking"), "thinking"))
+            elif kind != "redacted_thinking":
                 others.append(part)
         if others or calls or role == "assistant":
-            yield Message(role, content_of(others, "text", _image_source), tuple(calls))
+            content = content_of(others, "text", _image_source)
+            yield Message(role, content, tuple(calls), reasoning="\n".join(thoughts))
 
     def write(self, answer: Answer, model: str) -> dict[str, Any]:
         """Return the complete answer."""
@@ -106,6 +109,10 @@ class AnthropicMessages:
     def error(self, refused: ServerRefusal) -> dict[str, Any]:
         """Return a refusal as the program expects it."""
         return {"type": "error", "error": {"type": refused.kind, "message": str(refused)}}
+
+    def error_event(self, refused: ServerRefusal) -> str:
+        """Return a refusal as the end of a stream that has begun."""
+        return event_of(self.error(refused), "error")
 
     def _head(self, answer: Answer, model: str) -> dict[str, Any]:
         return {

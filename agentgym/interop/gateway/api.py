@@ -16,13 +16,21 @@ from agentgym.tools.arguments import replace_lone_surrogates
 from .chat import Answer, AnsweredRequest, Chat, ToolForm, invalid, list_of, object_of, text_of
 from .fields import ToolChoice, asked_sampling
 
+COMMENT = ": the policy is writing\n\n"
+"""A comment among server-sent events."""
 MAX_MESSAGES, MAX_TOOLS, MAX_IMAGES = 4096, 256, 64
 
 
 class Api(Protocol):
-    """One API. `path`: the URL path that serves it."""
+    """One API.
+
+    Attributes:
+        path: the URL path that serves it.
+        keep_alive: what a stream holds while its client waits, which clients of the API skip.
+    """
 
     path: str
+    keep_alive: str
 
     def read(self, body: Mapping[str, Any], earlier: Mapping[str, AnsweredRequest] = {}) -> Chat:
         """Read a request. Raises: ServerRefusal naming what cannot be read.
@@ -40,7 +48,13 @@ class Api(Protocol):
         """Return the answer as server-sent events. `with_usage`: include token counts where they are optional."""
         ...
 
-    def error(self, refused: ServerRefusal) -> dict[str, Any]: ...
+    def error(self, refused: ServerRefusal) -> dict[str, Any]:
+        """Return a refusal as the program expects it."""
+        ...
+
+    def error_event(self, refused: ServerRefusal) -> str:
+        """Return a refusal as the end of a stream that has begun."""
+        ...
 
 
 def chat_of(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,7 +39,7 @@ from agentgym.tools.arguments import replace_lone_surrogates
 
 from .anthropic_messages import AnthropicMessages
 from .api import Api
-from .chat import Chat, invalid, object_of
+from .chat import Answer, Chat, invalid, object_of
 from .chat_completions import ChatCompletions, chat_content
 from .generate_content import GenerateContent, target_of
 from .program_loop import ProgramLoop
@@ -51,6 +51,10 @@ BODY_S = 30.0
 """How long a client may take to send its request."""
 CLAIM_S = 30.0
 """How long a client may wait for an episode before it asks again."""
+QUIET_S = 1.0
+"""How long a stream waits for the answer before it begins."""
+PAUSE_S = 5.0
+"""The time between signs of life of a stream that waits for the answer. Our choice: clients wait for a minute."""
 _USUAL: Api = ChatCompletions()
 _ANTHROPIC: Api = AnthropicMessages()
 _GOOGLE: Api = GenerateContent()
@@ -133,12 +137,15 @@ class _Gateway:
 
     async def _answer(self, loop: ProgramLoop, chat: Chat, api: Api) -> Response:
         """Return the policy's next message in an API's format. Raises: ServerRefusal."""
-        answer = await loop.complete(chat)
         model = chat.model or loop.policy.name
-        if chat.stream:
-            events = api.events(answer, model, with_usage=chat.stream_usage)
-            return StreamingResponse(_encoded(events), media_type="text/event-stream")
-        return AsciiJSONResponse(api.write(answer, model))
+        if not chat.stream:
+            return AsciiJSONResponse(api.write(await loop.complete(chat), model))
+        answering = asyncio.ensure_future(loop.complete(chat))
+        answering.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark as retrieved
+        await asyncio.wait({answering}, timeout=QUIET_S)  # soon refused requests get their status
+        if answering.done() and (error := answering.exception()) is not None:
+            raise error
+        return StreamingResponse(_events(loop, answering, chat, api, model), media_type="text/event-stream")
 
     async def count(self, request: Request) -> Response:
         """Answer with the number of tokens of a prompt, in Anthropic's format."""
@@ -288,6 +295,16 @@ def _unknown_token() -> ServerRefusal:
     return ServerRefusal(401, "authentication_error", "No open episode has this token. Its episode may have ended.")
 
 
-async def _encoded(events: Iterable[str]) -> Any:
-    for event in events:
-        yield event.encode()
+async def _events(
+    loop: ProgramLoop, answering: asyncio.Future[Answer], chat: Chat, api: Api, model: str
+) -> AsyncIterator[bytes]:
+    """Yield the events of an answer; until there is one, what keeps the connection alive."""
+    while not answering.done():
+        yield api.keep_alive.encode()
+        await asyncio.wait({answering}, timeout=PAUSE_S)
+    try:
+        for event in api.events(answering.result(), model, with_usage=chat.stream_usage):
+            yield event.encode()
+    except ServerRefusal as refused:
+        loop.note_refused(refused)
+        yield api.error_event(refused).encode()

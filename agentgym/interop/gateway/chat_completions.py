@@ -12,7 +12,18 @@ from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.messages import ImagePart, Message, TextPart
 from agentgym.policy.contract import Constraints
 
-from .api import Tools, call_of, chat_of, content_of, event_of, finish_of, image_of_data, openai_tokens, tools_of
+from .api import (
+    COMMENT,
+    Tools,
+    call_of,
+    chat_of,
+    content_of,
+    event_of,
+    finish_of,
+    image_of_data,
+    openai_tokens,
+    tools_of,
+)
 from .chat import Answer, AnsweredRequest, Chat, invalid, list_of, object_of, text_input, text_of
 from .fields import check_fields, flag_of, openai_choice, response_format_of, stops_of
 
@@ -36,7 +47,7 @@ _READ = frozenset(
 class ChatCompletions:
     """OpenAI's chat completions."""
 
-    path = "/v1/chat/completions"
+    path, keep_alive = "/v1/chat/completions", COMMENT
 
     def read(self, body: Mapping[str, Any], earlier: Mapping[str, AnsweredRequest] = {}) -> Chat:
         """Read a request, which holds the whole conversation. Raises: ServerRefusal naming what cannot be read."""
@@ -119,6 +130,10 @@ class ChatCompletions:
     def error(self, refused: ServerRefusal) -> dict[str, Any]:
         """Return a refusal as the program expects it."""
         return {"error": {"message": str(refused), "type": refused.kind, "param": None, "code": refused.kind}}
+
+    def error_event(self, refused: ServerRefusal) -> str:
+        """Return a refusal as the end of a stream that has begun."""
+        return event_of(self.error(refused))
 
     def _choice(self, answer: Answer) -> dict[str, Any]:
         tokens = openai_tokens(answer)

@@ -36,6 +36,7 @@ class GenerateContent:
     """Google's generateContent. The path names the model and the method, see `target_of`."""
 
     path = "/v1/models/{target:path}"
+    keep_alive = "\n"  # clients of this API read no comments
 
     def read(self, body: Mapping[str, Any], earlier: Mapping[str, AnsweredRequest] = {}) -> Chat:
         """Read a request, which holds the whole conversation. Raises: ServerRefusal naming what cannot be read."""
@@ -101,6 +102,10 @@ class GenerateContent:
         """Return a refusal as the program expects it."""
         status = _STATUS.get(refused.status, "FAILED_PRECONDITION" if refused.status < 500 else "UNAVAILABLE")
         return {"error": {"code": refused.status, "message": str(refused), "status": status}}
+
+    def error_event(self, refused: ServerRefusal) -> str:
+        """Return a refusal as the end of a stream that has begun: without `data`, as Google's own clients read it."""
+        return json.dumps(self.error(refused)) + "\n\n"
 
     def _parts(self, answer: Answer) -> list[dict[str, Any]]:
         parts: list[dict[str, Any]] = []

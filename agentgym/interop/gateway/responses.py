@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.messages import ImagePart, Message
 from agentgym.policy.contract import Constraints
 
-from .api import Tools, call_of, chat_of, content_of, event_of, image_of_data, openai_tokens, tools_of
+from .api import COMMENT, Tools, call_of, chat_of, content_of, event_of, image_of_data, openai_tokens, tools_of
 from .chat import Answer, AnsweredRequest, Chat, ToolForm, invalid, list_of, object_of, text_input, text_of
 from .chat_completions import ChatCompletions
 from .fields import check_fields, flag_of, openai_choice, response_format_of
@@ -36,7 +37,7 @@ _READ = frozenset(
 class Responses:
     """OpenAI's responses. Answers are remembered until the episode ends."""
 
-    path = "/v1/responses"
+    path, keep_alive = "/v1/responses", COMMENT
 
     def read(self, body: Mapping[str, Any], earlier: Mapping[str, AnsweredRequest] = {}) -> Chat:
         """Read a request. Raises: ServerRefusal naming what cannot be read."""
@@ -56,8 +57,17 @@ class Responses:
         if isinstance(given, str):
             messages.append(Message("user", given))
         else:
-            for item in list_of(given, "input"):
-                self._add(messages, self._referenced(object_of(item, "An item of input"), earlier))
+            thoughts: list[str] = []
+            for each in list_of(given, "input"):
+                item = self._referenced(object_of(each, "An item of input"), earlier)
+                if item.get("type") == "reasoning":
+                    thoughts += _thoughts_of(item)
+                    continue
+                self._add(messages, item)
+                if messages[-1].role == "assistant":
+                    thought = "\n".join([messages[-1].reasoning, *thoughts]).strip()
+                    messages[-1] = replace(messages[-1], reasoning=thought)
+                thoughts.clear()
         tools = Tools()
         for tool in tools_of(body):
             _add_tool(tools, object_of(tool, "A tool"))
@@ -100,13 +110,13 @@ class Responses:
             given = item.get("arguments") if kind == "function_call" else {"input": text_of(item.get("input"), "input")}
             call = call_of(item.get("call_id"), _name_of(item), given)
             if messages and messages[-1].role == "assistant":
-                messages[-1] = Message("assistant", messages[-1].content, (*messages[-1].calls, call))
+                messages[-1] = replace(messages[-1], calls=(*messages[-1].calls, call))
             else:
                 messages.append(Message("assistant", "", (call,)))
         elif kind in ("function_call_output", "custom_tool_call_output"):
             content = content_of(item.get("output"), ("input_text", "output_text"), _input_image)
             messages.append(Message("tool", content, call_id=text_of(item.get("call_id"), "call_id")))
-        elif kind != "reasoning":
+        else:
             raise invalid(f"An item has the type {kind!r:.40}, which is not supported.")
 
     def write(self, answer: Answer, model: str) -> dict[str, Any]:
@@ -214,6 +224,11 @@ class Responses:
 
     error = ChatCompletions.error
 
+    def error_event(self, refused: ServerRefusal) -> str:
+        """Return a refusal as the end of a stream that has begun."""
+        data = {"code": refused.kind, "message": str(refused), "param": None, "sequence_number": 0}
+        return event_of({"type": "error", **data}, "error")
+
 
 def _add_tool(tools: Tools, tool: Mapping[str, Any], namespace: str = "") -> None:
     """Add a tool, or the tools of a namespace. Raises: ServerRefusal."""
@@ -227,6 +242,12 @@ def _add_tool(tools: Tools, tool: Mapping[str, Any], namespace: str = "") -> Non
         tools.add(tool, ToolForm(name, namespace) if namespace else None)
     elif kind == "custom":
         tools.add_text_tool(tool, namespace)
+
+
+def _thoughts_of(item: Mapping[str, Any]) -> list[str]:
+    """Return the texts of a reasoning item, none if it is encrypted. Raises: ServerRefusal."""
+    parts = [*list_of(item.get("summary") or [], "summary"), *list_of(item.get("content") or [], "content")]
+    return [text_of(object_of(part, "A part of reasoning").get("text"), "text") for part in parts]
 
 
 def _name_of(item: Mapping[str, Any]) -> str:
