@@ -113,7 +113,7 @@ class Mlflow:
 
 
 def _same_id(folder: Path, tracker: str, make: Callable[[], str]) -> str:
-    """Return this run's id in a tracker, so that a resumed run continues there."""
+    """Return this run's id in a tracker, which the run folder keeps, so that a resumed run continues there."""
     file = folder / f"{tracker}.id"
     if not file.is_file():
         partial = file.with_suffix(".partial")

@@ -50,7 +50,7 @@ class LiteralReader:
             raise formats.Malformed(f"The call has {near} where {expected} was expected.")
 
     def match(self, pattern: re.Pattern[str], what: str) -> str:
-        """Return the text that a pattern matches here, after white space."""
+        """Return the text that a pattern matches here, after white space. `what`: names it in the error."""
         self.at = self._after_space()
         matched = pattern.match(self.text, self.at)
         if matched is None:
@@ -78,7 +78,7 @@ class LiteralReader:
         return _WORDS[word]
 
     def mapping(self, closing: str, separator: str, depth: int = 0) -> dict[str, Any]:
-        """Return keys and values up to the closing bracket; keys may be unquoted."""
+        """Return keys and values up to `closing`, with `separator` between key and value; keys may be unquoted."""
         values = dict[str, Any]()
         while not self.skip(closing):
             if values:

@@ -91,7 +91,7 @@ def _text_of(value: Any) -> str:
 
 
 def _public(value: Any, holders: tuple[int, ...]) -> Any:
-    """Return a value as JSON: values that are equal in Python are equal in JSON."""
+    """Return a value as JSON: values equal in Python are equal in JSON. `holders`: ids of the values around it."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool | int | float):

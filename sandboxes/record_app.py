@@ -67,7 +67,7 @@ class StoreApp:
         return cls.apis[name]
 
     def row(self, table: str, row_id: int) -> Row:
-        """Return the record with this id. Raises: NotFound."""
+        """Return the table's record with this id. Raises: NotFound."""
         row = self.store.get(table, row_id)
         if row is None:
             raise NotFound(f"{table} has no id {row_id}. Look it up first.")

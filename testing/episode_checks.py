@@ -49,7 +49,7 @@ class EpisodeChecker:
     reward: Reward | None
 
     async def play(self, tasks: Iterable[Task], script_for: Callable[[Task], Script], who: str) -> list[Trajectory]:
-        """Play one episode per task. Returns: the judged trajectories; a failed one becomes a finding."""
+        """Play one episode per task. Returns: the judged trajectories; a failed one becomes a finding instead."""
         tasks = list(tasks)
 
         def policy_for(task: Task) -> Policy:

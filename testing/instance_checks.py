@@ -162,7 +162,10 @@ async def _check_side_by_side(
     other_task: Task,
     other_seed: int,
 ) -> None:
-    """Check that two instances, called in alternation, return the same texts as each alone."""
+    """Check that two instances, called in alternation, return the same texts as each alone.
+
+    `left`, `right`: for each instance, the transcript of it alone, and the calls to make.
+    """
     a, b = (
         RecordedEnvironment(subject, subject.task, subject.seed),
         RecordedEnvironment(subject, other_task, other_seed),

@@ -79,7 +79,10 @@ async def _check(judge: Reward, trajectory: Trajectory, what: str, findings: Fin
 
 
 async def _ask(judge: Reward, trajectory: Trajectory, what: str, findings: Findings, may_refuse: bool) -> list[Any]:
-    """Return all components (turns, outcome, hindsight, group of one) and spans; or the name of the error."""
+    """Ask a reward everything about an episode, and return its answers.
+
+    They are the components of turns, outcome, hindsight and a group of one, and the spans; an error is its name.
+    """
     given: list[Any] = []
     moments: list[tuple[str, tuple[Any, ...], int]] = [("turn", (turn, trajectory), 0) for turn in trajectory.turns]
     moments += [("outcome", (trajectory,), 0), ("hindsight", (trajectory,), len(trajectory.turns))]

@@ -92,8 +92,9 @@ def parse_dockerfile(text: str) -> list[tuple[str, str]]:
 
 
 def plan_of(instructions: Sequence[tuple[str, str]], context: Mapping[str, tuple[bytes, int]]) -> BuildPlan:
-    """Return the plan of a Dockerfile. Raises: TaskError for an instruction that cannot be carried out, or a
-    missing file.
+    """Return the plan of a Dockerfile. `context`: the files beside it, by path.
+
+    Raises: TaskError for an instruction that cannot be carried out, or a missing file.
     """
     base, workdir = "", WORKDIR
     environment: dict[str, str] = {}
@@ -154,7 +155,7 @@ def mapped_folder(path: str) -> str:
 
 
 def stored(path: str, folders: Sequence[str]) -> str:
-    """Return the sandbox path of a file that commands know by `path`."""
+    """Return the sandbox path of a file that commands know by `path`. `folders`: those that are links into /work."""
     inside = any(path == folder or path.startswith(f"{folder}/") for folder in folders)
     return f"{STORE}{path}" if inside else path
 

@@ -175,7 +175,7 @@ class CodeFunction(Environment):
             await sandbox.close()
 
     async def _failure(self, function: CalledFunction, case: Case) -> str:
-        """Return what is wrong with the function's value for an example; nothing if it is right."""
+        """Return what is wrong with the function's value for an example; an empty text if it is right."""
         signature = self._function.signature
         words = f"{signature.name}({', '.join(cut(json.dumps(value), 300) for value in case.arguments)})"
         expected = cut(json.dumps(case.value), 300)

@@ -88,7 +88,7 @@ class ProgramEnvironment(Environment):
         self._bench = Workbench(self, {}, programs=self._program.needs, checkpoint=checkpoint)
 
     async def _run_program(self, code: str, stdin: str) -> str:
-        """Return what a program prints. Raises: ToolError if it does not compile or is stopped."""
+        """Return what a program prints for an input. Raises: ToolError if it does not compile or is stopped."""
         await self._build(code)
         return transcript(await self._run_built(stdin), RUN_S)
 
@@ -111,7 +111,7 @@ class ProgramEnvironment(Environment):
         return "Submitted."
 
     async def _try_example(self, example: Mapping[str, str]) -> str:
-        """Return what is wrong with the built program's output for an example; nothing if it is right."""
+        """Return what is wrong with the built program's output for an example; an empty text if it is right."""
         result = await self._run_built(example["stdin"])
         stop_if_stopped(result, RUN_S, f"input:\n{cut(example['stdin'], 300)}")
         if result.ok and result.text.split() == example["stdout"].split():

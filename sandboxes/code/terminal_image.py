@@ -104,7 +104,7 @@ def _position(root: Path, path: str) -> Path:
 
 
 def _link_into_work(root: Path, folder: str, moved: Path) -> None:
-    """Replace a folder of the image by a link into /work. The image's files there are moved aside for the build."""
+    """Replace a folder of the image below `root` by a link into /work. Its files go to `moved`, for the build."""
     path = _position(root, folder)
     if path.is_dir() and not path.is_symlink():
         if sum(1 for _ in islice(path.rglob("*"), MAX_MOVED + 1)) > MAX_MOVED:
@@ -120,7 +120,7 @@ def _link_into_work(root: Path, folder: str, moved: Path) -> None:
 
 
 async def spec_of(folder: TerminalFolder, base: str) -> SandboxSpec:
-    """Return the sandbox of a task. Raises: TaskError."""
+    """Return the spec of a task's sandbox. `base`: the name of the base image. Raises: TaskError."""
     image, variables = await asyncio.to_thread(make_image, folder.plan, base)
     home = HOME if (image / "root" / HOME[1:]).is_symlink() else f"{STORE}{HOME}"
     environment = {"HOME": home, **dict(variables)}

@@ -165,7 +165,7 @@ def _read(reader: Callable[[bytes], Any], data: bytes) -> Any:
 
 
 def _unfiltered(kind: int, row: bytearray, above: bytes, step: int) -> bytes:
-    """Undo the filter of one row of a PNG."""
+    """Undo the filter of this kind on one row of a PNG. `above`: the row above. `step`: bytes per pixel."""
     for index, value in enumerate(row):
         left, up = row[index - step] if index >= step else 0, above[index]
         if kind == 1:

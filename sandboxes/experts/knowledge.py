@@ -72,7 +72,7 @@ def _converted(match: re.Match[str]) -> str | None:
 
 
 def _hidden_number(kind: str, digits: int) -> Callable[[re.Match[str]], str]:
-    """Return a rule for numbers that no language model can know: derived from the subject, and published nowhere."""
+    """Return a function that gives a subject's number. No language model can know it: it is published nowhere."""
     smallest = int(10 ** (digits - 1))
     return lambda match: str(smallest + seed_of(kind, match[1].casefold()) % (9 * smallest))
 

@@ -89,5 +89,5 @@ def _read_known(kind: ValueType, letter: str, rest: str, words: Iterator[str], m
 
 
 def line_of(kinds: Sequence[ValueType], values: Sequence[Any]) -> str:
-    """Return the line that encodes the arguments of one call."""
+    """Return the line that encodes the arguments of one call, given their types and values."""
     return " ".join(word for kind, value in zip(kinds, values, strict=True) for word in to_words(kind, value))

@@ -53,7 +53,7 @@ def database_of(task: Task) -> bytes:
 
 @lru_cache(maxsize=8)
 def _read(name: str, changed_ns: int, size: int) -> bytes:
-    """Return a file's bytes. The other arguments distinguish versions of the file in the cache."""
+    """Return a file's bytes. Its time and size are arguments so that the cache tells versions of the file apart."""
     return Path(name).read_bytes()
 
 

@@ -204,7 +204,7 @@ class PostgresDatabase:
 
 
 def _value(raw, kind: int):  # type: ignore[no-untyped-def]
-    """Return a value by its type: numbers as such, booleans as 1 and 0, others as the server's text."""
+    """Return a value of a type, from its bytes: numbers as such, booleans as 1 and 0, others as the server's text."""
     if raw is None:
         return None
     text = raw.decode("utf-8", "replace")

@@ -119,7 +119,7 @@ def control_of(source: str, tests: Sequence[str], rng: random.Random, seen: str 
 
 
 def unseen(source: str, tests: Sequence[str], seen: str) -> list[str]:
-    """Return the tests that are in the file, but not literally in the agent's version of it."""
+    """Return those of the tests that do not stand word for word in `seen`, the agent's version of the file."""
     if (tree := _tree_of(source)) is None:
         return []
     file = _File(source, random.Random(0), seen)

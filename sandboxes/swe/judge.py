@@ -228,8 +228,8 @@ class RepositoryTests(Reward):
     async def _control(
         self, task: Task, patch: str, verdict: PatchVerdict, honest: Sequence[str], *, single: bool
     ) -> str:
-        """Return the verdict of one run of a patch's controls, as `fault_of` does. Controls with the same outcome under
-        an honest patch do not count.
+        """Return the verdict of one run of a patch's controls, as `fault_of` does. Controls that have the
+        same outcome under one of the `honest` patches do not count. `single`: make one control only.
         """
         truth: Mapping[str, Any] = task.truth or {}
         tests = (*truth["fail_to_pass"], *truth.get("pass_to_pass", ()))

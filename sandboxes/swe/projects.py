@@ -78,7 +78,7 @@ def lock_project(
 
 
 def _build(folder: Path, scratch: Path, python: str, version: str, requirements: Sequence[str]) -> Path:
-    """Build the wheel of a source tree.
+    """Build the wheel of the source tree in `folder`, and return its path, below `scratch`.
 
     A tree without pyproject.toml whose build fails is built once more with the requirements installed.
 

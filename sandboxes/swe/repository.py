@@ -197,7 +197,7 @@ async def _unpack(
     python: str,
     programs: Sequence[str] | None,
 ) -> Snapshot:
-    """Return the files after the set-up, including compiled ones."""
+    """Return a snapshot of the files after the set-up, compiled ones included. Arguments: as for `prepared`."""
     sandbox = await backend.create(spec)
     try:
         await sandbox.write("repository.tar", await asyncio.to_thread(repository.archive))
@@ -267,7 +267,7 @@ def import_path(path: Sequence[str]) -> str:
 
 
 async def apply_patch(sandbox: Sandbox, patch: str, *, exclude: tuple[str, ...] = ()) -> None:
-    """Apply a unified diff to /work/repo, leaving out paths that match. Raises: TaskError with git's message."""
+    """Apply a unified diff to /work/repo, except to paths matching `exclude`. Raises: TaskError with git's message."""
     arguments = [f"--exclude={pattern}" for pattern in exclude]
     ended = patch if patch.endswith("\n") or not patch else f"{patch}\n"  # the last newline is often missing
     result = await sandbox.exec(

@@ -173,7 +173,7 @@ class Countdown(TextEnvironment):
 
 
 def possible(left: int, operator: str, right: int) -> bool:
-    """Return whether the result is an integer of at least 0."""
+    """Return whether an operation's result is an integer of at least 0."""
     if operator == "/":
         return right != 0 and left % right == 0
     return operator != "-" or left >= right

@@ -148,7 +148,10 @@ class TechTree(_Part):
         return sum(self.work(goal, have).values())
 
     def plan(self, goal: str, have: Mapping[str, int], site: str, hand: str | None) -> Iterator[Action]:
-        """Return actions that lead to one `goal`: planned backwards, in order from the shallowest item."""
+        """Yield actions that lead to one `goal`: planned backwards, in order from the shallowest item.
+
+        `have`: the items that the player has. `site`: where the player is. `hand`: the tool in hand.
+        """
         left = self.work(goal, have)
         for name in sorted(left, key=lambda name: (self.depths[name], self.items[name].by != "gather", name)):
             item, times = self.items[name], left[name]

@@ -205,5 +205,5 @@ class _Draft:
 
 
 def _part(kind: str, name: str) -> dict[str, Any]:
-    """Return a condition or an effect."""
+    """Return a condition or an effect in the game's form."""
     return {"kind": kind, "name": name}

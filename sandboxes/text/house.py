@@ -192,7 +192,7 @@ class House:
             self._run(f"take {thing}", commands)
 
     def _enter(self, holder: str, commands: list[str]) -> None:
-        """Go to a holder and open it."""
+        """Go to a holder and open it; add the commands for this to `commands`."""
         if self.locked(holder):
             self._fetch(self.locks[holder], commands)
         self._walk(self.holders[holder]["room"], commands)

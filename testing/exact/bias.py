@@ -27,12 +27,15 @@ Grown = tuple[tuple[ProblemPath, tuple[int, ...]], ...]
 
 
 def trees(problem: Problem, fan: Sequence[int]) -> list[tuple[float, Grown]]:
-    """Return every possible tree with its probability; trees that differ only in the order of children are merged."""
+    """Return every possible tree with its probability; trees that differ only in the order of children are merged.
+
+    `fan`: how many children the nodes of each turn have; 1 for later turns.
+    """
     return list(_families(list(problem.paths), 0, fan))
 
 
 def _families(paths: list[ProblemPath], k: int, fan: Sequence[int]) -> Iterator[tuple[float, Grown]]:
-    """Yield each possible set of children of a node with its probability, given the paths still possible."""
+    """Yield each possible set of children of a node at turn k with its probability, given the paths still possible."""
     total = sum(path.probability for path in paths)
     turns: defaultdict[object, list[ProblemPath]] = defaultdict(list)
     for path in paths:

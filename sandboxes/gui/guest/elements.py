@@ -135,7 +135,10 @@ class Elements:
         return self._pieces(self._tab.main, places[self._tab.main], inside)
 
     def _pieces(self, frame: str, view: Box, inside: dict[int, list[tree.TreeLine]]) -> list[tree.TreeLine]:
-        """Return the lines of the pieces of a frame that are in `view`, a box in the frame's own pixels."""
+        """Return the lines of the pieces of a frame that are in `view`, a box in the frame's own pixels.
+
+        `inside`: the lines of the frame's own inner frames, by the element that holds each.
+        """
         tab, context = self._tab, self._tab.isolated_context(frame)
         left, top, right, bottom = view
         if right <= left or bottom <= top:

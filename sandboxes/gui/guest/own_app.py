@@ -369,7 +369,7 @@ def changes(before: Any, after: Any) -> Any:
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:
-    """Copy until the source ends."""
+    """Copy from one socket to the other until the source ends."""
     try:
         while data := source.recv(_CHUNK):
             sink.sendall(data)

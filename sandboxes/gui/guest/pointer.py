@@ -122,7 +122,7 @@ class Pointer:
         return point
 
     def _cover(self, frame: str, backend: int, points: list[tuple[float, float]]) -> int | str:
-        """Return which of the points reaches the element; if none does, a description of what covers it."""
+        """Return the index of the first point that reaches the element; if there is none, what covers the element."""
         left, top = self._origin(frame)
         answer = self._elements.on_node(frame, backend, scripts.COVER, points, left, top)
         return answer if isinstance(answer, str) else int(answer or 0)

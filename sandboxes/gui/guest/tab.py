@@ -118,7 +118,10 @@ class Tab:
     def evaluate(
         self, expression: str, timeout_s: float = STEP_S, context: int | None = None, wait: bool = False
     ) -> Any:
-        """Return the value of a script, run in the page or in the isolated execution context `context`."""
+        """Return the value of a script, run in the page or in the isolated execution context `context`.
+
+        `wait`: if the value is a promise, return what it resolves to. Raises: Refused if the script fails; as `call`.
+        """
         params = {"expression": expression, "returnByValue": True, "awaitPromise": wait}
         if context is not None:
             params["contextId"] = context

@@ -97,7 +97,10 @@ class Bm25:
         pages: NDArray[np.int32],
         scores: Floats,
     ) -> NDArray[np.int32]:
-        """Add the gains of the remaining terms to the pages that can still rank among the best."""
+        """Add the gains of the remaining terms to the pages that can still rank among the best, and return these pages.
+
+        `rest`: the most that these terms can add to a score. `least`: the k-th best score so far.
+        """
         pages = np.sort(pages[scores[pages] + np.float32(rest * _SLACK) >= least])
         for term, count, _ in terms:
             start, end = self._starts[term : term + 2]

@@ -67,7 +67,10 @@ def write_bm25(folder: Path, pages: Iterable[Page], *, k1: float = K1, b: float 
 def _write_blocks(
     scratch: Path, pages: Iterable[Page], numbers: defaultdict[str, int]
 ) -> tuple[list[Path], NDArray[np.float64]]:
-    """Write the term, page and count of every posting, sorted, a folder per block; return the pages' lengths."""
+    """Write term, page and count of every posting, sorted, into one folder per block.
+
+    `numbers`: gives each term its number. Returns: the folders, and the pages' lengths.
+    """
     blocks: list[Path] = []
     lengths: list[int] = []
     for block in _in_blocks(pages):

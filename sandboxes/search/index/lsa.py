@@ -53,7 +53,10 @@ class Lsa:
 
 
 def write_lsa(folder: Path, bm25: Path, dimensions: int) -> None:
-    """Compute the directions from the postings of a BM25 index. Raises: MissingExtraError without scikit-learn."""
+    """Compute the leading directions from the postings of a BM25 index, and write them into `folder`.
+
+    Raises: MissingExtraError without scikit-learn.
+    """
     try:
         from scipy.sparse import csc_matrix
         from sklearn.utils.extmath import randomized_svd

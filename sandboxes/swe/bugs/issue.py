@@ -68,9 +68,9 @@ def report(
 
 
 def wrong_call(good: Seen, bad: Seen) -> tuple[str, str, str] | None:
-    """Return the first call whose outcome differs, with its right and its wrong outcome.
+    """Return the first call whose outcome differs between a run without the bug and one with it, and both outcomes.
 
-    Return None if the calls themselves differ first.
+    Return None if the two runs make different calls before that.
     """
     for (call, should), (same, does) in zip(good.calls, bad.calls, strict=False):
         if call != same:
@@ -138,8 +138,8 @@ def _code_of(repository: Repository, test: str, values: Mapping[str, str]) -> st
 
 
 def _module_parts(module: ast.Module, lines: Sequence[str], nodes: Sequence[ast.AST], given: set[str]) -> Iterator[str]:
-    """Yield the top-level statements of a file that define the names used by the nodes, and by these statements in
-    turn.
+    """Yield the top-level statements of a file that define the names used by the nodes, and those used by these
+    statements themselves. `given`: names that need no definition.
     """
     needed = {name for node in nodes for part in getattr(node, "body", ()) for name in _names_in(part)} - given
     chosen: list[ast.stmt] = []

@@ -220,7 +220,7 @@ class _Finder:
         return self._span("removed", first, last, "raise NotImplementedError", ".".join(inside))
 
     def _between(self, kind: str, left: ast.expr, right: ast.expr, sign: str, other: str, where: str) -> Mutation:
-        """Replace the operator between two expressions."""
+        """Replace the operator `sign` between two expressions by `other`."""
         start, end = self._end(left), self._start(right)
         gap = self._raw[start:end].decode("utf-8")
         line = left.end_lineno or left.lineno
@@ -233,7 +233,7 @@ class _Finder:
         return Mutation(kind, self._start(first), self._end(last), text, first.lineno, where, self._scope)
 
     def _lines(self, kind: str, first: ast.stmt, last: ast.stmt, where: str) -> Mutation:
-        """Leave out the whole lines of statements. The first statement must begin its line."""
+        """Leave out the lines from the `first` statement to the `last`. The first statement must begin its line."""
         decorators = getattr(first, "decorator_list", None) or [first]
         start, end = self._starts[decorators[0].lineno - 1], min(self._starts[last.end_lineno or 0], len(self._raw))
         return Mutation(kind, start, end, "", first.lineno, where, self._scope)

@@ -181,7 +181,7 @@ def dict_of(key: Check = _any, item: Check = _any) -> Check:
 
 
 def _held(check: Check, value: Any, path: tuple[Any, ...], faults: list[tuple[tuple[Any, ...], str]]) -> Any:
-    """Return the converted value, and add its faults to `faults`."""
+    """Return the value as `check` converts it; None if it is wrong, and add its faults to `faults`, below `path`."""
     try:
         return check(value)
     except ValidationError as error:

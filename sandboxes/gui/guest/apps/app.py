@@ -110,7 +110,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def parse_whole_number(value: object, least: int, most: int) -> int | None:
-    """Return the value as a whole number within the bounds; None for anything else."""
+    """Return the value as a whole number from `least` to `most`; None for anything else."""
     value = str(value).strip()
     if not value.isascii() or not value.isdigit() or len(value) > 6:
         return None
