@@ -112,7 +112,7 @@ class PowerOptions:
 
 @takes(options=PowerOptions)
 def power(options: PowerOptions) -> None:
-    """Say how many tasks it takes to see a gain, or the chance to see it with the tasks there are.
+    """Say how many tasks it takes to detect a gain or, with --tasks, the chance of detecting it with so many.
 
     Example: agentgym power --gain 3 --group-size 4 --from runs/quickstart/evaluation/before.json
     """

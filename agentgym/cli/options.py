@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 JUDGING = ("seed", "reward", "backend")
-"""The options of a command that plays single episodes: how they are seeded and judged, and where."""
+"""The fields of RolloutOptions that are options of a command which plays single episodes."""
 
 
 class TasksArgumentError(AgentGymError, ValueError):
@@ -91,7 +91,7 @@ def rollout_options() -> type[RolloutOptions]:
 
 
 def judging_options() -> Fields:
-    """Return the options of a command that plays single episodes: how they are seeded and judged, and where."""
+    """Return the options of a command that plays single episodes: seed, reward, and backend of the sandboxes."""
     return Fields(rollout_options(), JUDGING)
 
 

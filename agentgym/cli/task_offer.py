@@ -90,7 +90,7 @@ class OfferOptions(ListenOptions):
     folder: Annotated[Path | None, typer.Option("--out", metavar="DIR")] = None
     """Keep the episodes in DIR/ledger.sqlite."""
     episodes: Any = dataclass_field(default_factory=lambda: rollout_options()())
-    """How single episodes are seeded and judged, and where: RolloutOptions, whose import takes a while."""
+    """The seed, reward and backend of single episodes, as RolloutOptions, whose import takes a while."""
 
     @classmethod
     def at_port(cls, port: int) -> Fields:

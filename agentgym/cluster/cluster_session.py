@@ -327,7 +327,7 @@ class ClusterSession:
         worker.send(("answer", request, answer))
 
     async def _keep(self, placement: RemoteEpisode, turn: Turn | None = None, head: Trajectory | None = None) -> None:
-        """Write the start of an episode, or one of its turns, to the ledger. `head` comes with the first turn."""
+        """Write an episode's start, or a turn, to the ledger. `head`: its other fields, sent with the first turn."""
         ledger, trajectory = self._episodes.config.ledger, placement.job.trajectory
         if ledger is None or placement.done.done():
             return

@@ -159,7 +159,7 @@ class EpisodeWorker:
         return [] if running is None else await running.mailbox.take(COLLECT_S)
 
     def keep_ends(self) -> None:
-        """Write all unrecorded ends of episodes to the disk, now and from now on."""
+        """Store ended episodes that the driver has not recorded on the disk, now and, as they end, from now on."""
         for running in self._sessions.values():
             running.keep_ends()
 
@@ -181,7 +181,7 @@ class _Session:
     def __init__(self, spec: SessionSpec, spool: EpisodeSpool | None) -> None:
         self._spec, self.mailbox = spec, Mailbox()
         self._spool = spool
-        self._keeps_ends = False  # whether ends of episodes are written to the disk immediately
+        self._keeps_ends = False  # whether episodes are written to the disk as soon as they end
         self._unrecorded: dict[int, tuple[Trajectory, Checkpoints]] = {}
         self._episodes: dict[int, asyncio.Task[None]] = {}
         judge_policy = RelayedPolicy(self.mailbox, None, spec.policy)

@@ -17,7 +17,7 @@ BEAT_S = 1.0
 SILENCE_S = 4.0
 """A node that answers no heartbeat for this long is abandoned at the next beat."""
 END_S = 5.0
-"""How long `ended` waits."""
+"""How long `HostLink.ended` waits, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

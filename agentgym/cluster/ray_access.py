@@ -1,7 +1,7 @@
-"""Access to a Ray cluster: the Ray token that the cluster's head found at its start.
+"""Access to a Ray cluster: send Ray's token to a cluster whose head asks for it.
 
-Ray's head asks for a token if one exists (a plain `ray.init()` writes one), but a node or a driver that is given an
-address sends none unless RAY_AUTH_MODE says so. A process can be connected to only one cluster.
+Ray's head asks for a token if one exists when it starts (a plain `ray.init()` writes one), but a node or a driver that
+is given an address sends none unless RAY_AUTH_MODE says so. A process can be connected to only one cluster.
 """
 
 from __future__ import annotations

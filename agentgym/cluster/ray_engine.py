@@ -40,8 +40,8 @@ CLOSE_S = 20.0
 class LeasedWorker(CalledDirectly, EpisodeWorker):
     """Keeps playing while its driver is away: running tools finish, as do episodes that need no further reply.
 
-    After a third of the lease without a heartbeat the ends of episodes are written to the disk. After the lease
-    everything is closed, and the process exits.
+    After a third of the lease without a heartbeat, episodes that have ended are stored on the disk. After the whole
+    lease everything is closed, and the process exits.
 
     Args:
         lease_s: how long the worker outlives the last heartbeat, in seconds.

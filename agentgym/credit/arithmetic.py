@@ -125,7 +125,8 @@ def standardised(scores: Array, *, baseline: Baseline, ddof: int, mask: Bools | 
 def normalise_columns(scores: Array, mask: Bools, *, baseline: Baseline, scale: Scale, ddof: int) -> Array:
     """Subtract the baseline of each column and, with scale "std", divide by its standard deviation.
 
-    Returns: the shape of `scores`; 0 outside `mask`, where no other row counts, and where nothing differs.
+    Returns: the shape of `scores`; 0 outside `mask`, in columns without another row that counts, and in columns of
+        equal scores.
     """
     if scale == "std":
         return standardised(scores, baseline=baseline, ddof=ddof, mask=mask)

@@ -145,8 +145,8 @@ def spread_over_tokens(
         length: the result's length, to pad the rows of a batch; by default the tokens after the first prompt.
         token_weights: for each turn one factor for each of its own tokens; None for 1. Not read if the trajectory
             failed.
-    Returns: [length] float64, counted from the end of the first prompt; exactly 0 on observations, on other prompts,
-        on padding and everywhere in a failed trajectory.
+    Returns: [length] float64, one per token after the first prompt; exactly 0 on observations, on other prompts, on
+        padding and everywhere in a failed trajectory.
     Raises: ShapeError if there is not one number per turn or one weight per token, or if the tokens after the prompt
         are more than `length`.
     """

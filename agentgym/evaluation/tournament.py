@@ -1,4 +1,4 @@
-"""Compare two or more agents on the same tasks, as plain data: rates, pass@k curves, Holm-corrected pairs."""
+"""Compare two or more agents on the same tasks, as plain data: rates, pass@k curves, gains with Holm's p-values."""
 
 from __future__ import annotations
 

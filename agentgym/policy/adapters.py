@@ -25,7 +25,7 @@ ADAPTER = "default"
 
 
 def adapter_folder(source: str | Path, revision: str | None = None) -> Path | None:
-    """Return the folder of an adapter, which has no model's config.json; None for anything else."""
+    """Return the source's folder if it holds an adapter and no model's config.json; None for anything else."""
     folder = Path(source)
     if folder.is_dir():
         return folder if (folder / CONFIGURATION).is_file() and not (folder / "config.json").is_file() else None

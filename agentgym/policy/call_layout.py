@@ -35,7 +35,7 @@ class CallLayout:
 
     @cached_property
     def spaces(self) -> tuple[str, str, str]:
-        """The white space that the template writes before calls, between words and calls, and after calls."""
+        """The template's white space: before calls without words, between words and calls, and after calls."""
         rendered, words = self._call_format.render(probe_calls(1, self.ids)), "Words."
         alone, beside = self._written.text(1, self.ids) or "", self._written.text(1, self.ids, words) or ""
         before = after = ""

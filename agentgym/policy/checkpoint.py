@@ -118,7 +118,7 @@ def load_configuration(source: str | Path, options: LoadOptions | None = None) -
 
 
 def check_checkpoint(source: str | Path, options: LoadOptions, lora: LoraOptions | None) -> None:
-    """Check, without loading weights, that a saved adapter fits its model, and that the model has LoRA's targets.
+    """Check, without loading weights, that a saved adapter fits its model, and that the model has the layers of `lora`.
 
     Args:
         lora: the options of the adapter to be made.

@@ -106,7 +106,7 @@ class Reply:
         policy_version: version of the weights that sampled the message, or the first token if they changed meanwhile.
         version_changes: (token, version) pairs: from that token on, weights of this version sampled.
         prompt_tokens, completion_tokens: as counted by the model, for cost.
-        policy: the name of the policy that wrote the message, if another policy was asked; see agentgym.Turn.
+        policy: the name of the policy that wrote the message, if it is not the one that was asked; see agentgym.Turn.
         masks: where a logit hook restricted sampling, see agentgym.Turn.
     """
 
@@ -181,9 +181,9 @@ class Policy:
         return ()
 
     async def check(self, request: Request) -> None:
-        """Check, before a request with binding constraints is sent, that the policy holds them.
+        """Check, before a request with binding constraints is sent, that the policy can enforce them.
 
-        Raises: PolicyError naming a constraint that it cannot hold.
+        Raises: PolicyError naming a constraint that it cannot enforce.
         """
         if request.constraints.is_binding:
             raise PolicyError(

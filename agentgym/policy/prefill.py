@@ -17,7 +17,7 @@ PART_TOKENS_OF_A_GPU = 16_384
 
 
 def part_tokens(device: torch.device) -> int:
-    """Return the most tokens that a forward pass on a device should have, with padding."""
+    """Return the most tokens, padding included, that a forward pass on a device should have."""
     return PART_TOKENS if device.type == "cpu" else PART_TOKENS_OF_A_GPU
 
 

@@ -57,8 +57,8 @@ class ScriptedPolicy(Policy):
     async def generate(self, request: Request) -> Reply:
         """Return the script's next message.
 
-        Raises: ScriptEnded when a list of messages has ended; PolicyError for an answer that is not a message, or does
-            not hold the constraints of the request.
+        Raises: ScriptEnded when a list of messages has ended; PolicyError for an answer that is not a message, or
+            breaks the constraints of the request.
         """
         script, messages = self.script, request.messages
         if request.attempt is not None and isinstance(script, TaskScript):

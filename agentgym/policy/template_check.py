@@ -130,7 +130,7 @@ def _observations(renderer: TemplateRenderer) -> TemplateFinding:
 
 
 def _two_turns(renderer: TemplateRenderer) -> TemplateFinding:
-    """Check that two turns with words and parallel calls are written as the template writes them."""
+    """Check that the renderer writes two turns with words and parallel calls as the template does."""
     check = "written as the template"
     if not renderer.template.takes_calls:
         return TemplateFinding(
@@ -188,7 +188,7 @@ def _compared(
     ids = renderer.tokenizer.encode(prompt, add_special_tokens=False) + ids
     exact = ids == renderer.tokenizer.encode(expected, add_special_tokens=False)
     remarks = f"two turns of {count} calls, " + ("token for token" if exact else "character for character")
-    remarks += "" if transcript == expected else ", but for thoughts without words"
+    remarks += "" if transcript == expected else ", except for empty thoughts"
     if not words and not hasattr(renderer.call_format, "compose"):
         remarks += "; it writes no words before calls, and the agent's own stand there"
     remarks += "" if count == 2 else "; it takes one call in a message, and further ones are written beside it"

@@ -288,11 +288,11 @@ class TransformersPolicy(Policy):
 
     @override
     async def check(self, request: Request) -> None:
-        """Check that the policy holds the constraints of a request. Raises: PolicyError."""
+        """Check that the policy can enforce the constraints of a request. Raises: PolicyError."""
         self._hook_of(request)
 
     def _hook_of(self, request: Request) -> LogitHook | None:
-        """Return the hook of a request; None without one. Raises: PolicyError for constraints that it cannot hold."""
+        """Return a request's hook; None without one. Raises: PolicyError for constraints that cannot be enforced."""
         if self.hook_maker is None or not request.constraints.is_binding:
             return self._constraint_hooks.hook(request) if self.hook_maker is None else self.hook_maker(request)
         raise PolicyError(

@@ -155,7 +155,7 @@ class VllmPolicy(Policy):
             await self._check_masks(hook)
 
     def _hook_of(self, request: Request) -> LogitHook | None:
-        """Return the hook of a request; None without one. Raises: PolicyError for constraints that it cannot hold."""
+        """Return a request's hook; None without one. Raises: PolicyError for constraints that cannot be enforced."""
         constraints = request.constraints
         if not constraints.is_binding:
             return self.hook_maker(request) if self.hook_maker is not None else None

@@ -98,5 +98,5 @@ def counted_in(activity: Activity) -> Iterator[None]:
 
 
 def open_activity() -> Activity:
-    """Return the activity in which this code's episodes are counted."""
+    """Return the activity of the enclosing `counted_in`; outside one, a new activity."""
     return _activity.get() or Activity()

@@ -96,7 +96,7 @@ class PausedClock(TaskTimer):
 
     Attributes:
         ends: as EpisodeClock's.
-        took_s: the time of replies since it was last set to 0.
+        took_s: the seconds that replies have taken since this was last set to 0.
         ended: when the latest reply ended, by the event loop's clock.
     """
 

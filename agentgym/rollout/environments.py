@@ -88,7 +88,7 @@ class EnvironmentFactory:
         return reward if isinstance(reward, Reward) else self._load(reward)
 
     def group_reward(self, task: Task, *, make: bool = False) -> Reward | None:
-        """Return the reward that judges a task's episodes as a group; None for nearly every reward.
+        """Return the reward that judges a task's episodes as a group; None if they are judged singly, as by most.
 
         Args:
             make: make an environment if only an instance knows its reward, and none was made yet.

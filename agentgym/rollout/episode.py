@@ -26,7 +26,7 @@ from agentgym.trajectory import PromptAddition, Provenance
 from agentgym.trajectory.record import Trajectory
 
 NEVER_RETRIED = (RewardError, RequestsRefused)
-"""Failures that another try would have too."""
+"""Failures that a retry would not avoid."""
 
 
 class Episode:

@@ -42,7 +42,7 @@ class GroupRewards:
         self._awaiting = ledger.awaiting_group(label) if ledger is not None else set()
 
     def reward_for(self, job: EpisodeJob) -> Reward | None:
-        """Return the reward for the episode's group; None for nearly every reward, and for branches (in no group)."""
+        """Return the reward that judges the episode's group; None if none does. Branches are in no group."""
         return None if job.fork is not None else self._environments.group_reward(job.trajectory.task)
 
     def reward_for_recorded(self, job: EpisodeJob) -> Reward | None:

@@ -357,9 +357,9 @@ class PlayLoop:
             await ledger.write_turn(self._trajectory, settled)
 
     async def _keep_open_turn(self, reply: str = "") -> None:
-        """Record the unfinished turn of an episode that ran out of time, or that `reply` ended.
+        """Record the unfinished turn of an episode that ran out of time, or whose sandbox the agent exhausted.
 
-        Unfinished calls get an over-budget result.
+        Unfinished calls get an over-budget result. `reply`: the answer to a turn without calls; empty for none.
         """
         turn, self._open_turn = self._open_turn, None
         if turn is None:

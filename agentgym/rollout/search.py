@@ -11,7 +11,7 @@ from agentgym.trajectory.record import Trajectory
 
 
 class SearchUsage(Protocol):
-    """The cost of a search beyond the resulting episode."""
+    """What a search cost in addition to the episode that it chose."""
 
     def usage(self) -> dict[str, float]:
         """Return the counts by name, as in `Turn.usage`."""

@@ -14,7 +14,7 @@ from agentgym.evaluation import success_rate
 from agentgym.storage import RunFolder
 
 MAX_DIFFICULTIES = 32
-"""With more distinct difficulties, a difficulty does not count as a kind: it may be a measured quantity."""
+"""With more distinct difficulties than this, difficulties are not kinds: they may be measured quantities."""
 
 
 @dataclass(slots=True)

@@ -62,7 +62,7 @@ def test_a_template_can_be_used_with_the_format_it_writes_or_is_refused(template
         calls = "1 calls" if template.startswith(("llama3_1", "llama3_2", "gptoss")) else "2 calls"
         assert two_turns.startswith(f"two turns of {calls}, ")
         assert ("token for token" in two_turns) != template.startswith(EMPTY_THOUGHTS)
-        assert ("thoughts without words" in two_turns) == template.startswith(EMPTY_THOUGHTS)
+        assert ("empty thoughts" in two_turns) == template.startswith(EMPTY_THOUGHTS)
     known = [beginning for beginning in FORMATS if template.startswith(beginning)]
     expected = FORMATS[max(known, key=len)] if known else "hermes"
     assert call_format_for(tokenizer_of(template)).name == expected

@@ -142,7 +142,7 @@ def family(name: str) -> Family:
     two_turns = "the template writes none"
     if calls:
         two_turns = f"{calls[1]} call{'s' * (calls[1] != '1')}, {calls[2]} for {calls[2]}"
-        two_turns += ", but for empty thoughts" * ("thoughts without words" in detail)
+        two_turns += ", but for empty thoughts" * ("empty thoughts" in detail)
     return Family(
         name,
         template,

@@ -114,7 +114,7 @@ def _check(scores: Mapping[str, Sequence[Sequence[float]]], interims: int, alpha
         )
     if (most := max(map(len, scores.values()))) > interims or not 0 < alpha < 1:
         raise EvaluationError(
-            f"{most} interims were played, {interims} were planned, and alpha is {alpha}. Play no more interims than "
-            "were planned before the first, and give an alpha between 0 and 1."
+            f"interims = {interims} and alpha = {alpha} are not valid after {most} interims: interims, planned "
+            f"before the first, must be at least {most}, and alpha between 0 and 1."
         )
     return sizes.pop()

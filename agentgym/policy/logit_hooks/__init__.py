@@ -7,7 +7,7 @@ contract.py        the contract of a hook, and how to make one by its registered
 token_automaton.py masks from a grammar of characters
 hermes_masks.py    hooks over a grammar of the call format hermes
 grammars.py        grammars for any call format
-constraint_hooks.py  hooks that hold the constraints of a request
+constraint_hooks.py  hooks that enforce the constraints of a request
 served_masks.py    the form of a grammar's masks for a vLLM server
 
 The hooks themselves are in methods.

@@ -1,4 +1,4 @@
-"""Hooks that hold the constraints of a request: a call that must be made, or a text that must be JSON."""
+"""Hooks that enforce the constraints of a request: a call that must be made, or a text that must be JSON."""
 
 from __future__ import annotations
 

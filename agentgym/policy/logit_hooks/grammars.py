@@ -25,7 +25,7 @@ _NUMBER: Mapping[str, Sequence[tuple[str, str]]] = {
     "e+": [("0123456789", "e1")],
     "e1": [("0123456789", "e1")],
 }
-"""For the numbers in JsonState.typed: which bytes continue them, and how."""
+"""For each JsonState.typed in a number: which bytes may follow, and the JsonState.typed after them."""
 
 
 def progress(text: str, marks: Sequence[str]) -> str:

@@ -201,7 +201,7 @@ class WorkerPool:
             self._hand_over(FinishedEpisode(job))
 
     def _next_job(self) -> EpisodeJob | None:
-        """Return the next episode to play, announced to its policy. Recorded episodes before it are handed over."""
+        """Return the next episode to play, announced to its policy. Skip recorded episodes before it, see `_skip`."""
         for job in self._jobs:
             if job.trajectory.id in self._recorded:
                 self._skip(job)
@@ -214,7 +214,7 @@ class WorkerPool:
         return None
 
     def _skip(self, job: EpisodeJob) -> None:
-        """Hand over a recorded episode, or hold it if the run was interrupted before its group was judged."""
+        """Pass a recorded episode to `results`, or hold it if the run was interrupted before its group was judged."""
         finished = FinishedEpisode(job, is_recorded=True)
         group_reward = self._groups.reward_for_recorded(job)
         if group_reward is None:
