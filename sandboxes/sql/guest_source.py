@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from typing import Any
 
 
 class SourceTable:
@@ -24,10 +25,12 @@ class SourceTable:
         listing = connection.execute(f"PRAGMA table_info({quoted})").fetchall()
         self._kinds = [_kind_of(_types_in(connection, name, column[1]), column[2]) for column in listing]
         self.columns = [(column[1], kind) for column, kind in zip(listing, self._kinds)]  # noqa: B905  Python 3.9 in guests
-        self.key = [column[1] for column in sorted(listing, key=lambda column: column[5]) if column[5]]
-        self.links = [
-            (link[3], link[2], link[4] or "id") for link in connection.execute(f"PRAGMA foreign_key_list({quoted})")
-        ]
+        self.key = _key_of(listing)
+        self.links = []
+        for _, place, other, column, target, *_ in connection.execute(f"PRAGMA foreign_key_list({quoted})").fetchall():
+            key = _key_of(connection.execute(f"PRAGMA table_info({quote(other)})").fetchall())
+            if target or place < len(key):  # without a target, SQLite means the other table's primary key
+                self.links.append((column, other, target or key[place]))
 
     def rows(self) -> Iterator[tuple[object, ...]]:
         """Yield the rows, converted to the columns' types, one at a time: a large table need not fit into memory."""
@@ -42,6 +45,11 @@ def source_tables(path: str) -> list[SourceTable]:
     listing = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
     names = [name for (name,) in connection.execute(listing).fetchall() if not name.startswith("sqlite_")]
     return [SourceTable(connection, name) for name in names]
+
+
+def _key_of(listing: list[tuple[Any, ...]]) -> list[str]:
+    """Return the columns of the primary key, in the key's order, from SQLite's listing of a table."""
+    return [column[1] for column in sorted(listing, key=lambda column: column[5]) if column[5]]
 
 
 def quote(name: str) -> str:

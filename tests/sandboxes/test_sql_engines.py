@@ -12,6 +12,7 @@ from agentgym import Call, Task
 from agentgym.errors import MissingExtraError, SandboxUnavailable
 from agentgym.messages import ResultStatus
 from agentgym.registry import load
+from agentgym.sandboxes.sql.guest_source import source_tables
 
 DUCKDB, POSTGRES, IN_PROCESS = "agentgym/sql-duckdb-v1", "agentgym/sql-postgres-v1", "agentgym/sql-inprocess-v1"
 PARAMETERS = {"database": "sql/schemas", "seed": 0, "show_schema": True}
@@ -323,3 +324,16 @@ async def test_what_is_missing_is_said_with_how_to_get_it(monkeypatch):
     monkeypatch.setattr(postgres, "server_programs", lambda: "")
     with pytest.raises(SandboxUnavailable, match="apt-get install postgresql"):
         await opened(POSTGRES)
+
+
+def test_a_foreign_key_that_names_no_column_refers_to_the_primary_key(tmp_path):
+    file = tmp_path / "shop.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE shop (code TEXT PRIMARY KEY, id INTEGER)")
+        connection.execute(
+            "CREATE TABLE sale (number INTEGER, shop TEXT REFERENCES shop, buyer INTEGER REFERENCES log)"
+        )
+        connection.execute("CREATE TABLE log (id INTEGER)")  # without a primary key, so nothing can refer to it
+        connection.commit()
+    links = {table.name: table.links for table in source_tables(str(file))}
+    assert links == {"shop": [], "log": [], "sale": [("shop", "shop", "code")]}
