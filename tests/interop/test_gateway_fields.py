@@ -18,6 +18,7 @@ from agentgym.interop.gateway.responses import Responses
 from agentgym.policy import Reply
 from agentgym.policy.contract import Constraints
 from agentgym.testing import ByteRenderer
+from agentgym.thoughts import split_thoughts
 
 pytest.importorskip("starlette")
 
@@ -260,3 +261,29 @@ async def test_the_log_probabilities_of_the_sampled_tokens_are_answered():
     assert trajectory.error is None
     assert trajectory.provenance.extra["asked_sampling"] == {"temperature": 0.5}
     assert json.dumps(trajectory.provenance.extra)
+
+
+async def test_a_model_in_this_process_calls_the_tool_that_a_program_demands():
+    """Random weights: nothing but the forced opening makes it call. The masks are recorded for the trainer."""
+    torch = pytest.importorskip("torch")
+    from agentgym.policy import Hermes, TemplateRenderer, TransformersPolicy, make_model, make_tokenizer
+
+    tokenizer = make_tokenizer(['<tool_call>{"name": "add", "arguments": {"amount": 2}}</tool_call>'] * 4, 300)
+    torch.manual_seed(0)
+    model = make_model(tokenizer, hidden=32, layers=2, heads=2, kv_heads=1).eval()
+    policy = TransformersPolicy(model, TemplateRenderer(tokenizer, Hermes()))
+
+    async def client(http, episode):
+        demanded = {"tool_choice": {"type": "function", "function": {"name": "submit"}}, "max_tokens": 40}
+        body = {"messages": episode["messages"], "tools": episode["tools"], **demanded}
+        (await http.post("/v1/chat/completions", json=body)).raise_for_status()
+        await http.post("/episode/end", json={})
+
+    [trajectory] = await through_gateway(policy, client)
+    await policy.close()
+    assert trajectory.error is None
+    [turn] = trajectory.turns
+    speech = split_thoughts(tokenizer.decode(turn.token_ids))[1].lstrip()
+    assert speech.startswith('<tool_call>{"name": "submit", "arguments": {') or turn.finish_reason == "length"
+    assert turn.masks
+    assert len(turn.logprobs) == len(turn.token_ids)

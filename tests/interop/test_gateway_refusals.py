@@ -50,6 +50,20 @@ async def test_a_program_whose_first_request_is_refused_failed_too():
     assert "computer_call" in trajectory.error
 
 
+async def test_a_part_of_an_api_that_the_gateway_lacks_is_a_refusal():
+    async def client(http, episode):
+        program = Program(http, episode)
+        await program.answer_calls(await program.ask())
+        answer = await http.post("/v1/embeddings", json={"input": "x"})
+        assert (answer.status_code, answer.json()["error"]["type"]) == (404, "not_found")
+        assert (await http.get("/v1/embeddings")).status_code == 405  # a probe, which asks nothing of the policy
+        await end(http)
+
+    [trajectory] = await through_gateway(SCRIPT, client)
+    assert "POST /v1/embeddings is not supported. Use one of /v1/chat/completions, " in trajectory.error
+    assert not trajectory.scored
+
+
 async def test_a_program_that_finds_another_way_is_judged():
     async def client(http, episode):
         await refused(http)

@@ -59,6 +59,7 @@ _USUAL: Api = ChatCompletions()
 _ANTHROPIC: Api = AnthropicMessages()
 _GOOGLE: Api = GenerateContent()
 _APIS: tuple[Api, ...] = (_USUAL, Responses(), _ANTHROPIC)
+_VERSIONS = ("v1", "v1beta")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -78,6 +79,10 @@ def application(sessions: Sessions, accepted: Callable[[object], None] = lambda 
         Route("/v1beta/models/{name:path}", server.answering(server.google_model, _GOOGLE), methods=["GET"]),
         Route("/v1/models", server.answering(server.models), methods=["GET"]),
         Route("/v1/models/{name:path}", server.answering(server.model), methods=["GET"]),
+        *(
+            Route(f"/{version}/{{path:path}}", server.answering(server.unknown), methods=["POST"])
+            for version in _VERSIONS
+        ),
         Route("/mcp", server.answering(server.mcp), methods=["POST"]),
         Route("/episode", server.answering(server.episode), methods=["GET"]),
         Route("/episode/tools/{name:path}", server.answering(server.call), methods=["POST"]),
@@ -168,6 +173,12 @@ class _Gateway:
         """Describe a model by any name, in Google's format."""
         self._loop(request)
         return AsciiJSONResponse(_google_model(request.path_params["name"]))
+
+    async def unknown(self, request: Request) -> Response:
+        """Refuse a request to a part of the APIs that the gateway does not have, so that the episode knows of it."""
+        self._loop(request)
+        known = ", ".join(api.path for api in _APIS)
+        raise ServerRefusal(404, "not_found", f"POST {request.url.path:.100} is not supported. Use one of {known}.")
 
     async def mcp(self, request: Request) -> Response:
         loop = self._loop(request)
