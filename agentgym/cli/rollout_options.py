@@ -40,6 +40,8 @@ class RolloutOptions:
     the task."""
     program_where: Annotated[Literal["host", "sandbox"], typer.Option("--program-where")] = "host"
     """Where the program runs: on this host with your own rights, or in the sandbox of its episode."""
+    program_package: Annotated[str | None, typer.Option("--program-package", metavar="NAME")] = None
+    """The installed package whose commands the sandbox has, e.g. npm:@openai/codex (`agentgym sandbox program`)."""
     program_file: Annotated[list[str] | None, typer.Option("--program-file", metavar="FILE")] = None
     """A file that is copied into the program's home in the sandbox, {home} in the command. Repeatable."""
     address: Annotated[str | None, typer.Option(metavar="HOST:PORT")] = None
@@ -65,11 +67,15 @@ class RolloutOptions:
 
     def _program(self) -> dict[str, Any] | None:
         """Return the arguments of AgentProgram. Raises: RecipeError for options of a program without its command."""
-        options = {"where": self.program_where, "files": self.program_file or []}
+        options = {
+            "where": self.program_where,
+            "package": self.program_package or "",
+            "files": self.program_file or [],
+        }
         if self.program:
             return {"command": shlex.split(self.program), **options}
-        if self.program_where != "host" or self.program_file:
-            raise RecipeError("--program-where and --program-file need --program with the program's command.")
+        if self.program_where != "host" or self.program_package or self.program_file:
+            raise RecipeError("An option of a program needs --program with the program's command.")
         return None
 
 

@@ -120,6 +120,25 @@ def image(
     out().print(f"{folder}: use it as SandboxSpec(image={folder.name!r})", markup=False, soft_wrap=True)
 
 
+@app.command("program")
+def program(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="npm:PACKAGE or pypi:PACKAGE, perhaps with @VERSION.")],
+) -> None:
+    """Install an agent program for sandboxes from npm or PyPI, once, pinned to its version.
+
+    Example: agentgym sandbox program npm:@openai/codex
+    """
+    from agentgym.sandbox.rootfs.programs import install_program
+
+    installed = install_program(name)
+    out().print(
+        f"{installed.name}, {installed.digest[:19]}: use it as package = {installed.name!r}; its commands: "
+        f"{', '.join(installed.commands)}",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
 def chosen(names: list[str] | None) -> dict[str, Backend]:
     """Return the named backends, or all registered backends if none is named. Raises: UnknownNameError."""
     from agentgym import registry

@@ -55,6 +55,8 @@ class SandboxSpec:
     """Python modules that the warm interpreter imports once, before any agent code runs."""
     environment: tuple[tuple[str, str], ...] = field(default=())
     """Environment variables of every command. Nothing is inherited from the host."""
+    programs: tuple[str, ...] = ()
+    """Agent programs that `agentgym sandbox program` has installed, mounted read-only: "npm:@openai/codex@0.171.0"."""
     insecure_ok: bool = False
     """Accept a backend that cannot enforce every limit.
 

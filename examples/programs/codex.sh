@@ -1,7 +1,9 @@
 #!/bin/sh
-# Codex as a program: npm install @openai/codex (tried with 0.171), then --program "sh codex.sh {task}" with whole paths.
-# Its shell runs here, with your own rights. Its home is the episode's folder, which is deleted.
-export CODEX_HOME="$PWD/home"
+# Codex as a program (tried with 0.171). In the sandbox of its episode: agentgym sandbox program npm:@openai/codex, then
+# --program-where sandbox --program-package npm:@openai/codex --program-file codex.sh --program "sh {home}/codex.sh {task}".
+# On this host its shell has your own rights: npm install @openai/codex, then --program "sh codex.sh {task}" with whole
+# paths.
+export CODEX_HOME="$AGENTGYM_HOME/codex"
 mkdir -p "$CODEX_HOME"
 cat >"$CODEX_HOME/config.toml" <<END
 model = "policy"

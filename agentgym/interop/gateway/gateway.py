@@ -13,9 +13,14 @@ from agentgym.cluster.serving import FIRST_REQUEST_S, KEEP_ALIVE_S, LOOPBACK, ch
 from agentgym.errors import AgentGymError
 from agentgym.policy.contract import Policy
 from agentgym.rollout.engine import EpisodePlayer, LocalPlayer
+from agentgym.rollout.environment_handle import EnvironmentHandle
 from agentgym.rollout.episode import Episode, EpisodeFactory
-from agentgym.rollout.episodes import EpisodeJob
+from agentgym.rollout.episodes import EpisodeConfig, EpisodeJob
+from agentgym.rollout.failures import Retries
+from agentgym.sandbox import Backend
+from agentgym.trajectory.record import Trajectory
 
+from .program_backend import ProgramBackend
 from .program_loop import ProgramLoop
 from .programs import AgentProgram
 from .sessions import Sessions
@@ -55,6 +60,7 @@ class PolicyGateway:
         self._tokens, self._silence_s, self._max_connections = tuple(tokens), silence_s, max_connections
         self._host, self._port = host, port
         self._listening: socket.socket | None = None
+        self._backends: dict[Backend, ProgramBackend] = {}
         self._is_open = False
 
     def identity(self) -> dict[str, Any]:
@@ -93,7 +99,7 @@ class PolicyGateway:
         if self._is_open:
             raise AgentGymError("This gateway is already serving a run. Create one gateway per run.")
         stays_open = self._listening is not None
-        sessions = Sessions(self._program, self._tokens, self.listen())
+        sessions = Sessions(self._program, self._tokens, self.listen(), self._backends)
         assert self._listening is not None
         self._is_open, server = True, self._server(sessions)
         serving = asyncio.create_task(server.serve(sockets=[self._listening.dup()]))
@@ -156,7 +162,18 @@ class ProgramPlayer(LocalPlayer):
         sessions.check(self._episodes.config.environments, job.trajectory.task)
         episode = super().episode(job, policy)
         policy.episode_ended(job.trajectory.id)  # else the policy's batches would wait for a program that thinks
-        episode.make_loop = partial(
-            ProgramLoop, sessions.connect, self._silence_s, sessions.agent_has_key, sessions.auxiliary_turns
-        )
+        episode.make_loop = self._make_loop
         return episode
+
+    def _make_loop(
+        self,
+        config: EpisodeConfig,
+        policy: Policy,
+        trajectory: Trajectory,
+        environment: EnvironmentHandle,
+        retries: Retries,
+    ) -> ProgramLoop:
+        sessions = self._sessions
+        sessions.equip(environment.current)
+        how = sessions.connect, self._silence_s, sessions.agent_has_key, sessions.auxiliary_turns
+        return ProgramLoop(*how, config, policy, trajectory, environment, retries)

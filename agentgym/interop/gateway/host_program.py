@@ -33,7 +33,7 @@ async def start_on_host(
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 cwd=folder,
-                env={**_own_variables(), **variables},
+                env={**_own_variables(), "AGENTGYM_HOME": folder, **variables},
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:

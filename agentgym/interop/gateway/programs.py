@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from agentgym.environment.contract import Environment
 from agentgym.errors import AgentGymError, PolicyError, SandboxExhausted
 from agentgym.messages import Message, StopReason
+from agentgym.sandbox import rootfs
 from agentgym.text import counted
 
 from .host_program import start_on_host
@@ -39,7 +41,10 @@ class AgentProgram:
             and what it leaves is handed in when it ends.
         files: files of this host that are copied into its home in the sandbox.
         auxiliary_turns: whether its requests for titles and the like are turns of the episode; see Auxiliary.
-    Raises: AgentGymError for an empty command, an unknown place, or a file that does not exist.
+        package: an installed package whose commands the sandbox has, such as "npm:@openai/codex@0.171.0"; see
+            `agentgym sandbox program`.
+    Raises: AgentGymError for an empty command, an unknown place, a file that does not exist, or a package that is not
+        installed.
     """
 
     command: tuple[str, ...]
@@ -47,16 +52,20 @@ class AgentProgram:
     where: Literal["host", "sandbox"] = "host"
     files: tuple[str, ...] = ()
     auxiliary_turns: bool = False
+    package: str = ""
 
     def __post_init__(self) -> None:
         if not self.command:
             raise AgentGymError("A program needs a command, for example ('python', 'agent.py').")
         if self.where not in WHERE:
             raise AgentGymError(f"A program cannot run where = {self.where!r}. Choose one of {', '.join(WHERE)}.")
-        if self.files and not self.in_sandbox:
-            raise AgentGymError(
-                "A program on the host finds its files there. Leave out `files`, or set where = 'sandbox'."
-            )
+        for name in ("files", "package"):
+            if getattr(self, name) and not self.in_sandbox:
+                raise AgentGymError(
+                    f"A program on the host has no use for `{name}`. Set where = 'sandbox', or leave it out."
+                )
+        if self.package:
+            rootfs.locate_program(self.package)
         for name in self.files:
             if not Path(name).is_file():
                 raise AgentGymError(f"The program's file {name!r} does not exist in {Path.cwd()}. Check the path.")
@@ -82,6 +91,11 @@ class AgentProgram:
         if self.in_sandbox:
             check_sandbox(environment)
 
+    @property
+    def installed(self) -> rootfs.InstalledProgram | None:
+        """Its package; None without one. Raises: SandboxUnavailable if it is not installed."""
+        return rootfs.locate_program(self.package) if self.package else None
+
     @asynccontextmanager
     async def running(self, loop: ProgramLoop, url: str, token: str) -> AsyncIterator[None]:
         """Run the program for an episode; end it and its children after the block.
@@ -92,7 +106,8 @@ class AgentProgram:
         task = "\n\n".join(_words(message) for message in loop.opening)
         command = [part.replace("{task}", task) for part in self.command]
         if self.in_sandbox:
-            start = start_in_sandbox(loop, command, url, lambda url: self._variables(url, token, task), self.files)
+            variables_for = partial(self._variables, token=token, task=task)
+            start = start_in_sandbox(loop, command, url, variables_for, files=self.files, installed=self.installed)
         else:
             start = start_on_host(command, self._variables(url, token, task))
         async with start as ended:
@@ -120,11 +135,17 @@ class AgentProgram:
             **self.environment,
         }
 
+    def _identity(self) -> dict[str, str]:
+        installed = self.installed
+        return {} if installed is None else {"package": installed.name, "digest": installed.digest}
+
     async def _watch(self, running: asyncio.Task[ProgramEnd], loop: ProgramLoop) -> None:
         """End the episode when the program ends; fail it if the sandbox fails, or if the program never asked."""
         try:
             end = await asyncio.shield(running)
-            loop.note_program(command=list(self.command), exit_code=end.exit_code, output=end.output)
+            loop.note_program(
+                command=list(self.command), exit_code=end.exit_code, output=end.output, **self._identity()
+            )
             if not loop.trajectory.turns:
                 raise loop.refused or PolicyError(
                     f"The program ended with {end.exit_code} before it requested a message from the policy. Its output "

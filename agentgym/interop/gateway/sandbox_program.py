@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from agentgym.environment.contract import Environment
 from agentgym.environment.workspace import Workspace
 from agentgym.errors import AgentGymError, PolicyError
-from agentgym.sandbox import Sandbox
+from agentgym.sandbox import Sandbox, rootfs
 from agentgym.threads import in_thread
 
 from .program_end import ProgramEnd, output_end
@@ -48,13 +48,15 @@ async def start_in_sandbox(
     command: Sequence[str],
     url: str,
     variables_for: Callable[[str], Mapping[str, str]],
-    files: Sequence[str],
+    *,
+    files: Sequence[str] = (),
+    installed: rootfs.InstalledProgram | None = None,
 ) -> AsyncIterator[asyncio.Task[ProgramEnd]]:
     """Run a program in the episode's sandbox; end it and its children after the block. Yields: its end.
 
     Args:
         url: the gateway's URL on this host. variables_for: the program's variables, given the URL in the sandbox.
-        files: files of this host to copy into its home.
+        files: files of this host to copy into its home. installed: the package that the sandbox has, if any.
     Raises: AgentGymError if the environment or the backend cannot do this; SandboxError.
     """
     workspace = await loop.environment.workspace()
@@ -66,8 +68,10 @@ async def start_in_sandbox(
     relayed_url = await _relay(workspace.sandbox, url)
     for name in files:
         await workspace.sandbox.write(f"{HOME}/{Path(name).name}", await in_thread(Path(name).read_bytes), 0o755)
-    variables = {**workspace.variables, **variables_for(relayed_url), "HOME": HOME}
-    running = asyncio.create_task(_run(workspace, [part.replace("{home}", HOME) for part in command], variables))
+    variables = {**workspace.variables, **variables_for(relayed_url), "HOME": HOME, "AGENTGYM_HOME": HOME}
+    path = "".join(f"{folder}:" for folder in (*workspace.path, *([f"{installed.inside}/bin"] if installed else ())))
+    words = [part.replace("{home}", HOME) for part in command]
+    running = asyncio.create_task(_run(workspace, words, variables, path))
     try:
         yield running
     finally:
@@ -92,9 +96,8 @@ def _no_relay(name: str) -> str:
     )
 
 
-async def _run(workspace: Workspace, command: Sequence[str], variables: Mapping[str, str]) -> ProgramEnd:
+async def _run(workspace: Workspace, command: Sequence[str], variables: Mapping[str, str], path: str) -> ProgramEnd:
     """Run the program to its end. Raises: PolicyError if the sandbox does not have it; SandboxError."""
-    path = "".join(f"{folder}:" for folder in workspace.path)
     result = await workspace.sandbox.exec(
         ["sh", "-c", _START, "sh", path, *command],
         cwd=workspace.folder,
@@ -105,7 +108,7 @@ async def _run(workspace: Workspace, command: Sequence[str], variables: Mapping[
     output = output_end(result.stdout) + output_end(result.stderr)
     if result.exit_code == NOT_FOUND:
         raise PolicyError(
-            f"The program {command[0]!r} cannot be started in the sandbox: {output!r}. The sandbox sees its image's "
-            "programs and the program's `files`."
+            f"The program {command[0]!r} cannot be started in the sandbox: {output!r}. The sandbox has the programs of "
+            "its image, those of the program's `package` (agentgym sandbox program NAME adds one), and its `files`."
         )
     return ProgramEnd(result.exit_code, output, workspace.hand_in)

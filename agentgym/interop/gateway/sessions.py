@@ -9,9 +9,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from agentgym.cluster.tokens import token_position
+from agentgym.environment.contract import Environment
 from agentgym.rollout.environments import EnvironmentFactory
+from agentgym.sandbox import Backend
 from agentgym.task.definition import Task
 
+from .program_backend import ProgramBackend
 from .program_loop import ProgramLoop
 from .programs import AgentProgram
 
@@ -22,11 +25,15 @@ class Sessions:
     Args:
         program: run for each episode; None lets clients take episodes with one of `tokens`.
         url: the URL of the gateway.
+        backends: the backends with the program's package, by the backends without it; kept for further runs.
     """
 
-    def __init__(self, program: AgentProgram | None, tokens: Sequence[str], url: str) -> None:
+    def __init__(
+        self, program: AgentProgram | None, tokens: Sequence[str], url: str, backends: dict[Backend, ProgramBackend]
+    ) -> None:
         self._program, self._tokens, self._url = program, tokens, url
         self._checked: set[str] = set()
+        self._backends = backends
         self._open: dict[bytes, ProgramLoop] = {}
         self._unclaimed: asyncio.Queue[tuple[ProgramLoop, str]] = asyncio.Queue()
 
@@ -45,6 +52,12 @@ class Sessions:
         if self._program is not None and self._program.in_sandbox and task.environment not in self._checked:
             self._program.check(environments.make(task))
             self._checked.add(task.environment)
+
+    def equip(self, environment: Environment) -> None:
+        """Make the environment's sandboxes hold the program's package. Call it before the reset."""
+        installed = self._program.installed if self._program is not None else None
+        if installed is not None and (backend := environment.backend) is not None:
+            environment.backend = self._backends.setdefault(backend, ProgramBackend(backend, installed.name))
 
     @asynccontextmanager
     async def connect(self, loop: ProgramLoop) -> AsyncIterator[None]:

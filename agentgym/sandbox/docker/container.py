@@ -19,6 +19,7 @@ from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.namespaces.spawner import python_environment
 from agentgym.sandbox.network.proxy import environment_for
+from agentgym.sandbox.rootfs.programs import locate_program
 
 _MIB = 2**20
 _GUEST_MEMORY = 32 * _MIB  # reserved for the guest, so that files in memory cannot use it up
@@ -95,7 +96,11 @@ def settings(
             },
             "Mounts": [
                 {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": True}
-                for source, target in ((code, container_main.FOLDER), (rendezvous, container_main.SOCKET_FOLDER))
+                for source, target in (
+                    (code, container_main.FOLDER),
+                    (rendezvous, container_main.SOCKET_FOLDER),
+                    *((program.folder, program.inside) for program in map(locate_program, spec.programs)),
+                )
             ],
             "NetworkMode": "none",
             "Dns": ["127.0.0.1"],  # otherwise the host's name servers would be visible

@@ -53,11 +53,12 @@ def switch_to_image(config: dict[str, Any], own_id: int, *, as_root: bool) -> No
     """Build the image's tree, move into it, and execute its Python. Returns only by raising.
 
     Args:
-        config: `image`: folder of the unpacked tree; `guest`: folder of this code; `environment` of the interpreter;
+        config: `image`: folder of the unpacked tree; `guest`: folder of this code; `programs`: folders of agent
+            programs; `environment` of the interpreter;
             `preload`: names of modules. own_id: user id of this process in its user namespace.
     Raises: ImageRefused, OSError.
     """
-    root.enter_image(config["image"], config["guest"])
+    root.enter_image(config["image"], config["guest"], config["programs"])
     cgroups = Cgroups.open()
     sys.meta_path.clear()  # no imports from here on: they would come from the image
     root.move_into_image()

@@ -17,6 +17,7 @@ from . import kernel
 STAGE = "/tmp"  # any directory will do: it is a mount point in a private mount namespace
 HOST = "/.host"
 PACKAGES = "/packages"
+PROGRAMS = "/.agentgym/programs"  # agent programs, each in a folder
 GUEST = "/.agentgym/guest"  # this code, as an image's own Python sees it
 MOUNT_POINTS = ("proc", "dev", "sys", "work", "tmp", GUEST[1:])  # directories that an unpacked image must have
 AGENT_ID = 1000
@@ -48,7 +49,8 @@ def enter(config: dict[str, Any]) -> None:
 
     Args:
         config: `interpreter`: path of the Python binary; `library`: the lib directory of its prefix;
-            `hidden`: directories to show empty; `packages`: pairs of source path and name under /packages.
+            `hidden`: directories to show empty; `packages`: pairs of source path and name under /packages;
+            `programs`: source folders to show under PROGRAMS.
     """
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", STAGE, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=4m,nr_inodes=4096,mode=0755")
@@ -61,27 +63,36 @@ def enter(config: dict[str, Any]) -> None:
     os.symlink("/tmp", "/var/tmp")
     _show_programs()
     _show_python(config)
+    _show_agent_programs("", {os.path.basename(folder): HOST + folder for folder in config["programs"]})
     _make_devices(f"{HOST}/dev", "/dev")
     _make_etc()
 
 
-def enter_image(image: str, guest: str) -> None:
+def enter_image(image: str, guest: str, programs: list[str]) -> None:
     """Build the tree of an unpacked image at `STAGE`, beside the host's. `move_into_image` makes it the root.
 
     Args:
         image: folder of the unpacked tree, which contains MOUNT_POINTS. guest: folder of this code.
+        programs: folders to show under PROGRAMS.
     """
     sources = [
-        os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (image, guest)
+        os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (image, guest, *programs)
     ]  # opened first, because they may lie below STAGE
-    tree, code = (f"/proc/self/fd/{descriptor}" for descriptor in sources)
+    tree, code, *folders = (f"/proc/self/fd/{descriptor}" for descriptor in sources)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount(tree, STAGE, None, kernel.MS_BIND)
     for name in MOUNT_POINTS:
         if not stat.S_ISDIR(os.lstat(f"{STAGE}/{name}").st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), f"/{name} of the image")
     kernel.set_mount(STAGE, kernel.MOUNT_ATTR_RDONLY | kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV)
+    if programs:
+        own = f"{STAGE}{os.path.dirname(GUEST)}"
+        kernel.mount("tmpfs", own, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=64k,mode=0755")
+        os.mkdir(STAGE + GUEST)
+        _show_agent_programs(STAGE, dict(zip(map(os.path.basename, programs), folders)))  # noqa: B905  Python 3.9
     kernel.bind(code, STAGE + GUEST)
+    if programs:
+        kernel.mount(None, own, None, kernel.MS_REMOUNT | kernel.MS_BIND | _READ_ONLY)
     _show_processes(f"{STAGE}/proc")
     kernel.mount("tmpfs", f"{STAGE}/dev", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=64k,mode=0755")
     _make_devices("/dev", f"{STAGE}/dev")
@@ -126,6 +137,12 @@ def _show_programs() -> None:
         elif os.path.isdir(source):
             os.mkdir(f"/{name}")
             kernel.bind(source, f"/{name}")
+
+
+def _show_agent_programs(tree: str, folders: dict[str, str]) -> None:
+    for name, folder in folders.items():
+        os.makedirs(f"{tree}{PROGRAMS}/{name}", exist_ok=True)
+        kernel.bind(folder, f"{tree}{PROGRAMS}/{name}")
 
 
 def _show_python(config: dict[str, Any]) -> None:

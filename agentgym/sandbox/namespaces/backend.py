@@ -53,6 +53,10 @@ _WATCHDOG_SUBSTITUTE = {  # what guest/watchdog.py does instead
 }
 
 
+_Kind = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""What sandboxes of one spawner share: the image's digest, the preloaded modules, the agent programs."""
+
+
 class NamespacesBackend:
     """Creates sandboxes from namespaces: as root, or rootless with weaker limits if the spec accepts them."""
 
@@ -66,7 +70,7 @@ class NamespacesBackend:
         """
         self._layers_mib, self._layer_cache = layers_mib, LayerCache()
         self._proxy = proxy or Proxy()
-        self._spawners: dict[tuple[str, tuple[str, ...]], SpawnerProcess] = {}
+        self._spawners: dict[_Kind, SpawnerProcess] = {}
         self._images: dict[str, RootFilesystem] = {}
         self._lock = threading.Lock()
         self._gates: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
@@ -131,16 +135,20 @@ class NamespacesBackend:
         return self._images[name]
 
     async def _spawner_of(self, spec: SandboxSpec) -> SpawnerProcess:
-        return self._spawner(spec.preload, await self._image(spec.image))
+        return self._spawner(spec.preload, spec.programs, await self._image(spec.image))
 
-    def _spawner(self, preload: tuple[str, ...], image: RootFilesystem | None) -> SpawnerProcess:
+    def _spawner(
+        self, preload: tuple[str, ...], programs: tuple[str, ...], image: RootFilesystem | None
+    ) -> SpawnerProcess:
         with self._lock:
-            key = (image.digest if image else "", preload)
+            key = (image.digest if image else "", preload, programs)
             spawner = self._spawners.get(key)
             if spawner is None or not spawner.alive:
                 if spawner is not None:
                     spawner.close()
-                spawner = self._spawners[key] = SpawnerProcess(preload, image, layers_mib=self._layers_mib)
+                spawner = self._spawners[key] = SpawnerProcess(
+                    preload, image, programs=programs, layers_mib=self._layers_mib
+                )
             return spawner
 
     def _gate(self) -> asyncio.Semaphore:
@@ -316,6 +324,6 @@ def _creation_error(spawner_report: dict[str, Any] | None) -> SandboxError:
     )
 
 
-def _end_spawners(spawners: dict[tuple[str, tuple[str, ...]], SpawnerProcess]) -> None:
+def _end_spawners(spawners: dict[_Kind, SpawnerProcess]) -> None:
     for spawner in spawners.values():
         spawner.close()

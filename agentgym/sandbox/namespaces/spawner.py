@@ -25,6 +25,7 @@ from typing import Any
 
 from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox.guest.frames import HOST_SOCKET, LINKED
+from agentgym.sandbox.rootfs.programs import locate_program
 from agentgym.sandbox.rootfs.store import RootFilesystem
 
 OWNER = "--owner="  # prefix of the owner's pid in a spawner's arguments, by which `processes` finds orphans
@@ -57,12 +58,19 @@ _ANSWER_S = 5.0  # time for a sign of life: the spawner only has to read one mes
 
 
 class SpawnerProcess:
-    """One spawner process, for all sandboxes of one image that preload the same modules."""
+    """One spawner process, for all sandboxes of one image with the same preloaded modules and agent programs."""
 
-    def __init__(self, preload: tuple[str, ...], image: RootFilesystem | None = None, *, layers_mib: int) -> None:
+    def __init__(
+        self,
+        preload: tuple[str, ...],
+        image: RootFilesystem | None = None,
+        *,
+        programs: tuple[str, ...] = (),
+        layers_mib: int,
+    ) -> None:
         """Start the spawner. Without an image, sandboxes see the host's own Python and programs.
 
-        Raises: SandboxUnavailable if the spawner cannot be started, or a module to preload cannot be found; OSError if
+        Raises: SandboxUnavailable if the spawner cannot be started, or a module or program cannot be found; OSError if
             this process may open no more files.
         """
         self.owner = os.getpid()
@@ -70,7 +78,8 @@ class SpawnerProcess:
         self._lock = threading.Lock()
         interpreter = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
         folder = Path(__file__).parents[1]  # of agentgym.sandbox, which holds `guest`
-        config: dict[str, Any] = {"preload": list(preload), "layers": layers_mib * 2**20}
+        folders = [str(locate_program(name).folder) for name in programs]
+        config: dict[str, Any] = {"preload": list(preload), "programs": folders, "layers": layers_mib * 2**20}
         if image is None:
             packages = entries_of(preload)
             self.environment = python_environment(packages=bool(packages))

@@ -5,9 +5,13 @@ Use it as a module: `from agentgym.sandbox import rootfs`, then `rootfs.names()`
 store.py      the cache of unpacked images           archive.py   reads a hostile archive, entry by entry
 sources.py    folders, tars, OCI layouts             tree.py      writes the files of an image into one folder only
 python_image.py  makes an image from an interpreter installed on this host
+programs.py   installs agent programs of npm and PyPI, which sandboxes mount
 """
 
 from agentgym.moved import moved_names
+from agentgym.sandbox.rootfs.programs import InstalledProgram as InstalledProgram
+from agentgym.sandbox.rootfs.programs import install_program as install_program
+from agentgym.sandbox.rootfs.programs import locate_program as locate_program
 from agentgym.sandbox.rootfs.python_image import OLDEST_PYTHON as OLDEST_PYTHON
 from agentgym.sandbox.rootfs.python_image import find_interpreter as find_interpreter
 from agentgym.sandbox.rootfs.python_image import make_python_image as make_python_image

@@ -82,6 +82,9 @@ class ProgramSection(Section):
     """"host" runs it with your own rights; "sandbox" beside the task's files in the sandbox of its episode."""
     files: list[str] = []
     """Files of this host that are copied into its home in the sandbox."""
+    package: str = ""
+    """The installed package whose commands its sandbox has, such as "npm:@openai/codex@0.171.0" (`agentgym sandbox
+    program`)."""
     environment: dict[str, str] = {}
     """Further environment variables of the program."""
     auxiliary_turns: bool = False
