@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 import shlex
 import socket
@@ -10,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from agentgym import (
     Budgets,
@@ -23,16 +26,20 @@ from agentgym import (
     Trajectory,
     load_task_set,
 )
-from agentgym.errors import AgentGymError
+from agentgym.errors import AgentGymError, RecipeError, SandboxUnavailable
 from agentgym.interop.gateway.gateway import PolicyGateway
 from agentgym.interop.gateway.programs import AgentProgram
 from agentgym.interop.gateway.refusals import MAX_REFUSED
+from agentgym.sandbox import rootfs
+from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer, Counter, TargetReached
+from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.run import train
 
 pytest.importorskip("starlette")
 pytestmark = pytest.mark.needs_namespaces
 
-PROGRAMS = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[2]
 LOOP = """
 import json, os, subprocess, sys, urllib.error, urllib.request
 
@@ -121,7 +128,7 @@ for address in (("127.0.0.1", {port}), ("10.0.0.1", 80), ("1.1.1.1", 443)):
 async def test_it_reaches_the_gateway_and_nothing_else():
     with socket.create_server(("127.0.0.1", 0)) as other:
         code = CONNECT.format(port=other.getsockname()[1])
-        look = f"ls -d {PROGRAMS} {Path.home()}/.cache; touch /usr/x; cat /etc/shadow"
+        look = f"ls -d {ROOT} {Path.home()}/.cache; touch /usr/x; cat /etc/shadow"
         trajectory = await play_in_sandbox(shell(shlex.join(["python3", "-c", code]), look))
     assert trajectory.error is None
     assert printed(trajectory).split("\n")[:3] == ["no way"] * 3
@@ -256,3 +263,77 @@ async def test_an_environment_without_a_sandbox_and_a_backend_without_a_relay_ar
 async def test_a_program_that_the_sandbox_does_not_have_is_named():
     trajectory = await play_in_sandbox(shell(), AgentProgram(("codex", "{task}"), where="sandbox"))
     assert "'codex' cannot be started in the sandbox" in trajectory.error
+
+
+@pytest.mark.slow
+def test_a_tiny_policy_is_trained_in_the_sandbox_by_a_gradient_that_is_not_zero(tmp_path):
+    recipe = {
+        "name": "programs",
+        "tasks": {"set": "code/shell-v1"},
+        "policy": {"call_format": "hermes", "tiny": {"vocabulary": 400, "hidden": 32, "layers": 2, "heads": 2}},
+        "reward": {"also": ["overlong"], "options": {"overlong": {"limit": 24, "margin": 24}}},
+        "episode": {
+            "max_turns": 2,
+            "max_episode_tokens": 400,
+            "max_turn_tokens": 24,
+            "program": {"command": ["python3", "-c", f"{LOOP}play()", "{task}"], "where": "sandbox"},
+        },
+        "warm_start": {"demonstrations": 2, "steps": 40, "batch_size": 8, "validate_every": 100, "validate_tasks": 1},
+        "train": {
+            "steps": 1,
+            "tasks_per_step": 1,
+            "group_size": 4,
+            "estimator": "return_to_go",
+            "validate_every": 100,
+            "validate_tasks": 1,
+        },
+        "evaluate": {"tasks": 1},
+        "machine": {"device": "cpu", "threads": 1},
+    }
+    train(Recipe.parse(recipe), folder=tmp_path, console=Console(file=io.StringIO()))
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    [norm] = [row["grad_norm"] for row in rows if "guard/zero_gradient" in row]
+    assert norm > 0
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    trained = [ledger.load(name) for name in ledger.finished("train-000000")]
+    ledger.close()
+    assert len(trained) == 4
+    assert all(trajectory.valid and trajectory.turns for trajectory in trained)
+
+
+def test_a_recipe_whose_environment_has_no_sandbox_is_refused():
+    data = {
+        "name": "n",
+        "tasks": {"set": "text/number-guess-v1"},
+        "policy": {"tiny": {}},
+        "train": {"steps": 1},
+        "episode": {"program": {"command": ["true"], "where": "sandbox"}},
+    }
+    recipe = Recipe.parse(data)
+    with pytest.raises(RecipeError, match=r"has no sandbox for episode\.program"):
+        recipe.machine.make_engine(recipe.episode, recipe.tasks.load())
+
+
+SHELLS = {
+    "codex": ("npm:@openai/codex", "exec_command", "cmd", ""),
+    "mini_swe": ("pypi:mini-swe-agent", "bash", "command", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHELLS)
+async def test_an_unchanged_program_mends_a_repository_in_its_sandbox(name):
+    package, tool, argument, last = SHELLS[name]
+    try:
+        rootfs.locate_program(package)
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+    script = ROOT / "examples" / "programs" / f"{name}.sh"
+    command = ("sh", f"{{home}}/{script.name}", "{task}")
+    started = AgentProgram(command, where="sandbox", files=(str(script),), package=package)
+    task = load_task_set("swe/one-line-shell-v1")["train"][0]
+    commands = [f"git apply - <<'END'\n{task.truth['gold']}\nEND", *filter(None, [last])]
+    calls = [Message("assistant", "THOUGHT: so.", (Call(tool, {argument: text}),)) for text in commands]
+    trajectory = await play_in_sandbox([*calls, Message("assistant", "Done.")], started, task=task)
+    assert (trajectory.error, trajectory.success) == (None, 1.0)
+    assert trajectory.provenance.extra["program"]["package"].startswith(package)

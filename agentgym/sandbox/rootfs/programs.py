@@ -24,7 +24,8 @@ from agentgym.sandbox.guest.root import PROGRAMS
 from agentgym.sandbox.rootfs.sources import FolderImage
 from agentgym.sandbox.rootfs.store import cache_folder
 
-_NAME = re.compile(r"(npm|pypi):(@?[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)?)(?:@([A-Za-z0-9.+_-]+))?")
+_WORD = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+_NAME = re.compile(rf"(?:(npm):((?:@{_WORD}/)?{_WORD})|(pypi):({_WORD}))(?:@([A-Za-z0-9][A-Za-z0-9.+_-]*))?")
 _INSTALL_S = 1800.0
 _LAUNCHER = """#!/usr/bin/env python3
 import os, sys
@@ -121,7 +122,7 @@ def _parse(name: str) -> tuple[str, str, str]:
             f"{name!r} names no program. Write npm: or pypi: and the package, such as npm:@openai/codex@0.171.0 or "
             "pypi:mini-swe-agent."
         )
-    return match[1], match[2], match[3] or ""
+    return match[1] or match[3], match[2] or match[4], match[5] or ""
 
 
 def _programs_folder() -> Path:

@@ -1,0 +1,113 @@
+"""Agent programs that are installed for sandboxes: pinned in the cache, read-only inside, on any image."""
+
+from __future__ import annotations
+
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from rootfs import assemble
+
+from agentgym.errors import SandboxUnavailable
+from agentgym.sandbox import rootfs as rootfs_store
+from agentgym.sandbox.docker.backend import DockerBackend
+from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.namespaces.backend import NamespacesBackend
+from agentgym.sandbox.rootfs.programs import installed_programs
+
+CODE = "import sys\ndef main():\n    print('hello from', sys.argv[1])\n    return 3\n"
+
+
+@pytest.fixture
+def greeter(tmp_path, monkeypatch) -> str:
+    """Offer two versions of a package `greeter`, with a command, where pip looks. Returns: the name of the newer."""
+    monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    for version in ("1.0", "1.1"):
+        write_wheel(tmp_path, "greeter", version, "[console_scripts]\ngreet = greeter:main\n")
+    write_wheel(tmp_path, "mute", "1.0", "")
+    return "pypi:greeter@1.1"
+
+
+def write_wheel(folder: Path, name: str, version: str, entry_points: str) -> None:
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": CODE,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": entry_points,
+    }
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+        archive.writestr(f"{info}/RECORD", "".join(f"{path},,\n" for path in files))
+
+
+async def check_greeting(backend, spec: SandboxSpec) -> None:
+    """Run the command in a sandbox, and try to change it there."""
+    inside = rootfs_store.locate_program(spec.programs[0]).inside
+    try:
+        sandbox = await backend.create(spec)
+        greeting = await sandbox.exec([f"{inside}/bin/greet", "here"])
+        assert (greeting.exit_code, greeting.text) == (3, "hello from here\n"), greeting.stderr
+        assert not (await sandbox.exec(["sh", "-c", f"echo x > {inside}/bin/greet"])).ok
+        assert not (await sandbox.exec(["sh", "-c", f"echo x > {inside}/bin/new"])).ok
+    finally:
+        await backend.close()
+
+
+def test_a_version_is_installed_once_and_the_newest_by_default(greeter):
+    newest = rootfs_store.install_program("pypi:greeter")
+    assert (newest.name, newest.commands) == (greeter, ("greet",))
+    stamp = os.stat(newest.folder / "bin" / "greet").st_mtime_ns
+    assert rootfs_store.install_program(greeter) == newest == rootfs_store.locate_program("pypi:greeter")
+    assert os.stat(newest.folder / "bin" / "greet").st_mtime_ns == stamp
+    older = rootfs_store.install_program("pypi:greeter@1.0")
+    assert older.digest != newest.digest
+    assert installed_programs() == ["pypi:greeter@1.0", greeter]
+    with pytest.raises(SandboxUnavailable, match=r"Several versions.*greeter@1\.0, pypi:greeter@1\.1"):
+        rootfs_store.locate_program("pypi:greeter")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("greeter", "Write npm: or pypi:"),
+        ("pypi:../../etc", "Write npm: or pypi:"),
+        ("npm:-g", "Write npm: or pypi:"),
+        ("npm:someone/repository", "Write npm: or pypi:"),
+        ("pypi:greeter@-e", "Write npm: or pypi:"),
+        ("pypi:unheard-of", "pip|python"),
+        ("pypi:mute", "no command to start"),
+    ],
+)
+def test_what_cannot_be_installed_leaves_nothing(greeter, name, words):
+    with pytest.raises(SandboxUnavailable, match=words):
+        rootfs_store.install_program(name)
+    assert installed_programs() == []
+
+
+def test_a_program_that_is_not_installed_names_the_command(greeter):
+    with pytest.raises(SandboxUnavailable, match="agentgym sandbox program npm:@openai/codex"):
+        rootfs_store.locate_program("npm:@openai/codex")
+
+
+@pytest.mark.needs_namespaces
+async def test_a_sandbox_on_the_hosts_programs_runs_it(greeter):
+    await check_greeting(NamespacesBackend(), SandboxSpec(programs=(rootfs_store.install_program(greeter).name,)))
+
+
+@pytest.mark.needs_namespaces
+async def test_a_sandbox_on_an_image_runs_it(greeter, tmp_path):
+    image = assemble(tmp_path / "image", sys.executable)
+    name = rootfs_store.install_program(greeter).name
+    await check_greeting(NamespacesBackend(), SandboxSpec(image=str(image), programs=(name,)))
+
+
+@pytest.mark.needs_docker
+async def test_a_container_has_it(greeter):
+    name = rootfs_store.install_program(greeter).name
+    await check_greeting(DockerBackend(), SandboxSpec(image="agentgym/base", programs=(name,)))
