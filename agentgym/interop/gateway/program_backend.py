@@ -33,4 +33,4 @@ class ProgramBackend:
         return await self._backend.clean()
 
     async def close(self) -> None:
-        """Do nothing: whoever made the other backend closes it."""
+        """Do nothing: the other backend is shared, and closed by its owner."""

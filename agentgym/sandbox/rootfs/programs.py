@@ -73,14 +73,14 @@ def install_program(name: str) -> InstalledProgram:
         root = Path(scratch) / "root"
         (root / "bin").mkdir(parents=True)
         root.chmod(0o755)
-        found = (_install_npm if registry == "npm" else _install_pypi)(root, package, version)
+        actual = (_install_npm if registry == "npm" else _install_pypi)(root, package, version)
         commands = sorted(entry.name for entry in (root / "bin").iterdir())
         if not commands:
             raise SandboxUnavailable(f"{name} has no command to start. Name the package that has one.")
-        target = _folder(registry, package, found)
+        target = _folder(registry, package, actual)
         if (installed := _read(target)) is not None:
             return installed
-        record = {"name": f"{registry}:{package}@{found}", "digest": FolderImage(root).digest, "commands": commands}
+        record = {"name": f"{registry}:{package}@{actual}", "digest": FolderImage(root).digest, "commands": commands}
         (root / "program.json").write_text(json.dumps(record, indent=1))
         root.rename(target)
     program = _read(target)
@@ -178,7 +178,7 @@ def _install_pypi(root: Path, package: str, version: str) -> str:
 
 def _distribution(folder: Path, package: str) -> Distribution:
     key = _normalised(package)
-    return next(found for found in distributions(path=[str(folder)]) if _normalised(found.metadata["Name"]) == key)
+    return next(each for each in distributions(path=[str(folder)]) if _normalised(each.metadata["Name"]) == key)
 
 
 def _normalised(name: str) -> str:
