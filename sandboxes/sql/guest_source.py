@@ -27,10 +27,10 @@ class SourceTable:
         self.columns = [(column[1], kind) for column, kind in zip(listing, self._kinds)]  # noqa: B905  Python 3.9 in guests
         self.key = _key_of(listing)
         self.links = []
-        for _, place, other, column, target, *_ in connection.execute(f"PRAGMA foreign_key_list({quoted})").fetchall():
+        for _, number, other, column, target, *_ in connection.execute(f"PRAGMA foreign_key_list({quoted})").fetchall():
             key = _key_of(connection.execute(f"PRAGMA table_info({quote(other)})").fetchall())
-            if target or place < len(key):  # without a target, SQLite means the other table's primary key
-                self.links.append((column, other, target or key[place]))
+            if target or number < len(key):  # without a target, SQLite means the other table's primary key
+                self.links.append((column, other, target or key[number]))
 
     def rows(self) -> Iterator[tuple[object, ...]]:
         """Yield the rows, converted to the columns' types, one at a time: a large table need not fit into memory."""
