@@ -89,6 +89,7 @@ MOVED: dict[str, str] = {
     "agentgym.interop.TrlEnvironments": "agentgym.bridges.trl.TrlEnvironments",
     "agentgym.interop.gymnasium_tasks": "agentgym.bridges.gymnasium.gymnasium_tasks",
     "agentgym.interop.register_gymnasium": "agentgym.bridges.gymnasium.register_gymnasium",
+    "agentgym.cluster.KubernetesBackend": "agentgym.bridges.kubernetes.KubernetesBackend",
     "agentgym.interop.McpEnvironment": "agentgym.bridges.mcp.McpEnvironment",
     "agentgym.interop.OpenEnvEnvironment": "agentgym.bridges.openenv.OpenEnvEnvironment",
     "agentgym.interop.VerifiersEnvironment": "agentgym.bridges.verifiers.VerifiersEnvironment",

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agentgym._imports import install_command
 from agentgym.cluster.served_episodes import ServerLimits
-from agentgym.cluster.served_episodes import ServerRefusal as ServerRefusal
-from agentgym.cluster.tokens import token_position as token_position
 from agentgym.errors import AgentGymError, MissingExtraError
 
 if TYPE_CHECKING:

@@ -25,7 +25,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agentgym import AgentGymError, RolloutConfig, Task, Trajectory, strict_json
-from agentgym.cluster import serving
 from agentgym.interop import mcp
 from agentgym.storage import Ledger
 
@@ -92,7 +91,7 @@ class McpHttpServer:
         self._tasks = {task.id: task for task in tasks}
         self._config, self._ledger, self._bounds = config, ledger, bounds
         self._ended, self._accepted = ended, accepted
-        self._is_local, self._tokens = serving.is_loopback(access.host), access.tokens
+        self._is_local, self._tokens = mcp.is_loopback(access.host), access.tokens
         self._label = episode_label()
         self._open: dict[str, _Open] = {}
         self._begun = self._beginning = 0
@@ -135,7 +134,7 @@ class McpHttpServer:
                 self._check_caller(request)
                 self._accepted(request.scope.get("client"))
                 return await handler(request)
-            except serving.ServerRefusal as refused:
+            except mcp.ServerRefusal as refused:
                 return mcp.AsciiJSONResponse({"error": {"code": refused.kind, "message": str(refused)}}, refused.status)
             except ClientDisconnect:
                 return Response(status_code=400)  # the client has gone
@@ -147,15 +146,13 @@ class McpHttpServer:
         origin = request.headers.get("origin")
         if self._is_local:
             named = [request.headers.get("host", ""), *([urlsplit(origin).netloc] if origin else ())]
-            if not all(serving.is_loopback(urlsplit(f"//{name}").hostname or "") for name in named):
-                raise serving.ServerRefusal(
-                    403, "other_origin", "This server answers only requests from its own machine."
-                )
+            if not all(mcp.is_loopback(urlsplit(f"//{name}").hostname or "") for name in named):
+                raise mcp.ServerRefusal(403, "other_origin", "This server answers only requests from its own machine.")
         elif origin:
-            raise serving.ServerRefusal(403, "other_origin", "This server answers no requests from web pages.")
+            raise mcp.ServerRefusal(403, "other_origin", "This server answers no requests from web pages.")
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if self._tokens and (scheme.lower() != "bearer" or serving.token_position(token.strip(), self._tokens) is None):
-            raise serving.ServerRefusal(
+        if self._tokens and (scheme.lower() != "bearer" or mcp.token_position(token.strip(), self._tokens) is None):
+            raise mcp.ServerRefusal(
                 401,
                 "unknown_token",
                 "The request needs a token of this server. Send it as: Authorization: Bearer TOKEN.",
@@ -170,7 +167,7 @@ class McpHttpServer:
         if secret is not None:
             return await self._serve(request, secret, task)
         if request.method == "DELETE":
-            raise serving.ServerRefusal(400, "no_session", f"Name the session to end in the header {SESSION}.")
+            raise mcp.ServerRefusal(400, "no_session", f"Name the session to end in the header {SESSION}.")
         message = await _message(request)
         if message.get("method") != "initialize":
             params = message.get("params")
@@ -180,7 +177,7 @@ class McpHttpServer:
                     "A task has episodes. POST /episodes begins one, and answers a URL for clients without sessions."
                 )
                 return _error(message.get("id"), METHOD_NOT_FOUND, words, 404)
-            raise serving.ServerRefusal(400, "no_session", f"Begin with `initialize`, then send the header {SESSION}.")
+            raise mcp.ServerRefusal(400, "no_session", f"Begin with `initialize`, then send the header {SESSION}.")
         secret = await self._begin(task)
         reply = await self._open[secret].server.answer(message)
         if reply is None:  # the message was a notification named initialize
@@ -228,9 +225,7 @@ class McpHttpServer:
     def _task(self, task_id: Any) -> Task:
         task = self._tasks.get(task_id) if isinstance(task_id, str) else None
         if task is None:
-            raise serving.ServerRefusal(
-                404, "unknown_task", f"There is no task {task_id!r:.80}. GET /tasks lists them."
-            )
+            raise mcp.ServerRefusal(404, "unknown_task", f"There is no task {task_id!r:.80}. GET /tasks lists them.")
         return task
 
     def _find(self, secret: str) -> _Open:
@@ -247,13 +242,13 @@ class McpHttpServer:
         in_progress = sum(not episode.server.is_over for episode in self._open.values())
         if in_progress + self._beginning >= self._bounds.episodes:
             words = f"All {self._bounds.episodes} episodes of this server are in use: end one, or wait."
-            raise serving.ServerRefusal(503, "full", words)
+            raise mcp.ServerRefusal(503, "full", words)
         self._begun, self._beginning = self._begun + 1, self._beginning + 1
         try:
             server = EpisodeServer(task, self._config, self._ledger, label=f"{self._label}-{self._begun}")
             await server.begin()
         except AgentGymError as error:
-            raise serving.ServerRefusal(503, "not_begun", str(error)) from error
+            raise mcp.ServerRefusal(503, "not_begun", str(error)) from error
         finally:
             self._beginning -= 1
         secret = secrets.token_urlsafe(24)
@@ -284,11 +279,9 @@ async def _message(request: Request) -> dict[str, Any]:
             async for part in request.stream():
                 body += part
                 if len(body) > MAX_BODY_BYTES:
-                    raise serving.ServerRefusal(
-                        413, "too_large", f"A message must have at most {MAX_BODY_BYTES} bytes."
-                    )
+                    raise mcp.ServerRefusal(413, "too_large", f"A message must have at most {MAX_BODY_BYTES} bytes.")
     except TimeoutError:
-        raise serving.ServerRefusal(408, "too_slow", f"The message did not arrive within {BODY_S:g} s.") from None
+        raise mcp.ServerRefusal(408, "too_slow", f"The message did not arrive within {BODY_S:g} s.") from None
     try:
         message = strict_json.loads(body or b"{}", allow_surrogates=True)
     except ValueError as error:
@@ -302,11 +295,9 @@ def _error(number: Any, code: int, words: str, status: int) -> Response:
     return mcp.AsciiJSONResponse({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": words}}, status)
 
 
-def _invalid(words: str) -> serving.ServerRefusal:
-    return serving.ServerRefusal(400, "invalid_request", words)
+def _invalid(words: str) -> mcp.ServerRefusal:
+    return mcp.ServerRefusal(400, "invalid_request", words)
 
 
-def _unknown_episode() -> serving.ServerRefusal:
-    return serving.ServerRefusal(
-        404, "unknown_episode", "There is no such episode. It may have ended: begin a new one."
-    )
+def _unknown_episode() -> mcp.ServerRefusal:
+    return mcp.ServerRefusal(404, "unknown_episode", "There is no such episode. It may have ended: begin a new one.")

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym import SandboxSpec, errors
-from agentgym.cluster import host_messages
-from agentgym.cluster.host_messages import HostMessageError, MessageReader, decode, encode, pieces
+from agentgym.bridges.kubernetes import messages
+from agentgym.bridges.kubernetes.messages import HostMessageError, MessageReader, decode, encode, pieces
 from agentgym.sandbox import Capabilities, ExecResult, Running, Snapshot, Usage
 from agentgym.sandbox.contract import Connection, Layer
 
@@ -127,7 +127,7 @@ def test_a_stream_that_has_no_pieces_is_refused(stream):
 
 
 def test_a_message_may_not_be_larger_than_allowed(monkeypatch):
-    monkeypatch.setattr(host_messages, "LARGEST_MESSAGE", 1000)
+    monkeypatch.setattr(messages, "LARGEST_MESSAGE", 1000)
     reader = MessageReader()
     with pytest.raises(HostMessageError, match="more than 1000 bytes"):
         [*reader.feed(b"".join(pieces(1, bytes(1001))))]
@@ -135,7 +135,7 @@ def test_a_message_may_not_be_larger_than_allowed(monkeypatch):
 
 @pytest.mark.needs_namespaces
 def test_a_host_whose_driver_is_silent_or_gone_ends_and_says_nothing_on_its_output():
-    command = [sys.executable, "-m", "agentgym.cluster.pod_host", "--lease-s", "0.5"]
+    command = [sys.executable, "-m", "agentgym.bridges.kubernetes.pod_host", "--lease-s", "0.5"]
     silent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     gone = subprocess.run([*command[:-1], "900"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=30)
     out, _ = silent.communicate(timeout=30)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.cluster import kubernetes_api
-from agentgym.cluster.kubernetes_api import ApiError, KubernetesApi
+from agentgym.bridges.kubernetes import api
+from agentgym.bridges.kubernetes.api import ApiError, KubernetesApi
 from agentgym.errors import ClusterError
 
 pytest.importorskip("kubernetes_asyncio", reason="comes with the extra kubernetes")
@@ -57,7 +57,7 @@ async def test_every_kind_of_account_of_a_kubeconfig_is_accepted(cluster, tmp_pa
 async def test_in_a_pod_its_service_account_is_used(cluster, tmp_path, monkeypatch):
     for name, text in (("token", TOKEN), ("namespace", f"{NAMESPACE}\n"), ("ca.crt", CERTIFICATE.read_text())):
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(kubernetes_api, "_ACCOUNT", tmp_path)
+    monkeypatch.setattr(api, "_ACCOUNT", tmp_path)
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
     monkeypatch.setenv("KUBECONFIG", "/no/kubeconfig")

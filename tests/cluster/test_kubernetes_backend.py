@@ -15,8 +15,8 @@ import pytest
 from served_environments import Workshop
 
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, SandboxSpec, ScriptedPolicy, Task
-from agentgym.cluster.host_messages import encode, pieces
-from agentgym.cluster.kubernetes_backend import KubernetesBackend
+from agentgym.bridges.kubernetes import KubernetesBackend
+from agentgym.bridges.kubernetes.messages import encode, pieces
 from agentgym.errors import SandboxDied, SandboxUnavailable, UnknownNameError
 from agentgym.sandbox import NamespacesBackend
 from agentgym.testing import check_backend
@@ -140,7 +140,7 @@ async def test_an_episode_whose_pod_is_killed_goes_on_from_its_checkpoint(cluste
 
 DRIVER = """
 import asyncio
-from agentgym.cluster import KubernetesBackend
+from agentgym.bridges.kubernetes import KubernetesBackend
 from agentgym.testing.backends import SPEC
 async def main():
     sandbox = await KubernetesBackend(claim_lease_s=2, lease_s=1.5).create(SPEC)

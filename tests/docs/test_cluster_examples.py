@@ -14,7 +14,7 @@ import pytest
 from agent_sandbox_schema import check_object
 
 from agentgym import SandboxSpec
-from agentgym.cluster.kubernetes_backend import KubernetesBackend
+from agentgym.bridges.kubernetes import KubernetesBackend
 from agentgym.cluster.ray_nodes import NICE_VARIABLE
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "cluster"

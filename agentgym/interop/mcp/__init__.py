@@ -6,6 +6,9 @@ tool_server.py       tools of ours offered over the protocol
 
 from typing import TYPE_CHECKING
 
+from agentgym.cluster.served_episodes import ServerRefusal as ServerRefusal
+from agentgym.cluster.serving import is_loopback as is_loopback
+from agentgym.cluster.tokens import token_position as token_position
 from agentgym.moved import lazy_names
 
 from .content import content_from_mcp as content_from_mcp

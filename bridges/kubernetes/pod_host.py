@@ -1,6 +1,6 @@
 """The process that makes sandboxes in a pod: a SandboxHost that hears its driver on standard input.
 
-    python3 -m agentgym.cluster.pod_host --backend namespaces --lease-s 30 --driver 4711
+    python3 -m agentgym.bridges.kubernetes.pod_host --backend namespaces --lease-s 30 --driver 4711
 
 The kubernetes backend starts it by the exec call of the cluster's API. It ends at the end of its input, or when it has
 received nothing for the length of the lease. All its sandboxes end with it.
@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from agentgym.cluster.host_link import in_short
-from agentgym.cluster.host_messages import HostMessageError, MessageReader, decode, encode, pieces
-from agentgym.cluster.sandbox_host import SandboxHost
+from agentgym.cluster import hosts
+
+from .messages import HostMessageError, MessageReader, decode, encode, pieces
 
 CLOSE_S = 10.0
 """How long closing the sandboxes may take before the process exits anyway."""
@@ -36,7 +36,7 @@ class HostServer:
         lease_s: it ends if it receives nothing for this long, in seconds.
     """
 
-    def __init__(self, host: SandboxHost, source: int, sink: int, lease_s: float) -> None:
+    def __init__(self, host: hosts.SandboxHost, source: int, sink: int, lease_s: float) -> None:
         self._host, self._source, self._sink, self._lease_s = host, source, sink, lease_s
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
@@ -92,14 +92,14 @@ class HostServer:
         try:
             message = encode((await getattr(self._host, method)(*arguments), ""))
         except Exception as error:  # noqa: BLE001  report it to the driver; the other sandboxes keep working
-            message = encode((None, in_short(error)))
+            message = encode((None, hosts.in_short(error)))
         self._outgoing.put((number, message))
 
 
 async def _serve(backend: str, lease_s: float, driver: int) -> None:
     sink = os.dup(1)
     os.dup2(2, 1)  # keep printed text out of the answers
-    await HostServer(SandboxHost(backend, lease_s, driver), 0, sink, lease_s).serve()
+    await HostServer(hosts.SandboxHost(backend, lease_s, driver), 0, sink, lease_s).serve()
     os._exit(0)  # hanging threads must not keep the process alive
 
 

@@ -14,11 +14,10 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from agentgym.cluster.host_link import HostLink
-from agentgym.cluster.host_messages import MessageReader, decode, encode, pieces
-from agentgym.cluster.kubernetes_api import GROUP, VERSION, ApiError, KubernetesApi
-from agentgym.errors import ClusterError, NodeFailed, NodeLost
-from agentgym.sandbox.docker.owner import Owner
+from agentgym.cluster import hosts
+
+from .api import GROUP, VERSION, ApiError, KubernetesApi
+from .messages import MessageReader, decode, encode, pieces
 
 SANDBOX_GROUP = "agents.x-k8s.io"
 LABELS = {"app.kubernetes.io/managed-by": "agentgym"}
@@ -60,7 +59,7 @@ class Pod:
 
     def __init__(self, api: KubernetesApi, loop: asyncio.AbstractEventLoop, claim_lease_s: float) -> None:
         self._api, self._loop, self._claim_lease_s = api, loop, claim_lease_s
-        self.link: HostLink | None = None
+        self.link: hosts.HostLink | None = None
         self.claim = f"agentgym-{uuid.uuid4().hex[:12]}"
         self.name = ""
         self._numbers = itertools.count()
@@ -74,7 +73,7 @@ class Pod:
 
         Raises: ClusterError; it says what a pod that is not ready in time waits for. The claim is then deleted.
         """
-        names = {"name": self.claim, "labels": LABELS, "annotations": Owner.this_process().labels}
+        names = {"name": self.claim, "labels": LABELS, "annotations": hosts.Owner.this_process().labels}
         spec = {"warmPoolRef": {"name": pool}, "lifecycle": self._lifecycle()}
         kind = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "SandboxClaim"}
         try:
@@ -83,7 +82,7 @@ class Pod:
             self.name = await self._ready_pod(pool, ready_s)
             self._socket = await self._api.exec(self.name, command)
         except BaseException:
-            with suppress(ClusterError):  # if this fails, the pod's time to live ends it
+            with suppress(hosts.ClusterError):  # if this fails, the pod's time to live ends it
                 await asyncio.shield(self._end())
             raise
         self._spawn(self._receive())
@@ -107,7 +106,7 @@ class Pod:
     def end(self) -> None:
         """Release the claim, and with it the pod."""
         if not self._loop.is_closed():
-            with suppress(TimeoutError, ClusterError):  # if this fails, the claim's time to live ends it
+            with suppress(TimeoutError, hosts.ClusterError):  # if this fails, the claim's time to live ends it
                 asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(END_S)
 
     async def _end(self) -> None:
@@ -133,7 +132,7 @@ class Pod:
             except ApiError as error:
                 if error.status in (404, 410):
                     self._lose("its claim was deleted")
-            except ClusterError:
+            except hosts.ClusterError:
                 pass  # for example, the token cannot be renewed now
 
     async def _ready_pod(self, pool: str, ready_s: float) -> str:
@@ -154,12 +153,12 @@ class Pod:
                 if ready:
                     waits_for = f"{ready.get('reason')}: {ready.get('message')}"
                 if ready.get("reason") in _FINAL:
-                    raise ClusterError(f"The warm pool {pool!r} cannot provide a pod ({waits_for}).")
+                    raise hosts.ClusterError(f"The warm pool {pool!r} cannot provide a pod ({waits_for}).")
             await asyncio.sleep(POLL_S)
-        with suppress(ClusterError):
+        with suppress(hosts.ClusterError):
             if sandbox := claim.get("status", {}).get("sandbox", {}).get("name"):
                 waits_for += await self._obstacles(await self._pod_of(str(sandbox)))
-        raise ClusterError(
+        raise hosts.ClusterError(
             f"The warm pool {pool!r} provided no ready pod within {ready_s:g} s. It waits for {waits_for}"
         )
 
@@ -206,13 +205,13 @@ class Pod:
     def _settle(self, number: int, message: bytes) -> None:
         value, failure = decode(message)
         if (answer := self._waiting.pop(number, None)) is not None:
-            answer.set_exception(NodeFailed(failure)) if failure else answer.set_result(value)
+            answer.set_exception(hosts.NodeFailed(failure)) if failure else answer.set_result(value)
 
     def _lose(self, reason: str) -> None:
         self._lost = self._lost or reason
         while self._waiting:
             with suppress(KeyError):  # another thread may pop the last one
-                self._waiting.popitem()[1].set_exception(NodeLost(self._lost))
+                self._waiting.popitem()[1].set_exception(hosts.NodeLost(self._lost))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
@@ -222,7 +221,7 @@ class Pod:
 
 def host_command(python: str, backend: str, lease_s: float) -> list[str]:
     """Return the command that starts the host in a pod."""
-    program = [python, "-m", "agentgym.cluster.pod_host", "--backend", backend]
+    program = [python, "-m", "agentgym.bridges.kubernetes.pod_host", "--backend", backend]
     return [*program, "--lease-s", f"{lease_s:g}", "--driver", str(os.getpid())]
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from agentgym._imports import install_command
-from agentgym.errors import ClusterError, MissingExtraError
+from agentgym import MissingExtraError, install_command
+from agentgym.cluster import hosts
 
 GROUP = "extensions.agents.x-k8s.io"
 """The API group of claims and warm pools, defined by kubernetes-sigs/agent-sandbox."""
@@ -28,7 +28,7 @@ _TLS_END_S = 0.25  # time for connections to close before the loop ends (value f
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-class ApiError(ClusterError):
+class ApiError(hosts.ClusterError):
     """A request to the API server failed.
 
     Attributes:
@@ -83,7 +83,7 @@ class KubernetesApi:
         files = os.environ.get("KUBECONFIG") or "~/.kube/config"
         is_outside = _exists(files)
         if not is_outside and (self._context or _IN_POD not in os.environ):
-            raise ClusterError(
+            raise hosts.ClusterError(
                 f"There is no kubeconfig at {files}. Set KUBECONFIG to one that works with `kubectl get pods`, or run "
                 "this in a pod of the cluster with a service account."
             )
@@ -95,11 +95,11 @@ class KubernetesApi:
                 namespace = (_ACCOUNT / "namespace").read_text().strip()
         except Exception as error:  # the library raises many types for a wrong file
             source = f"The kubeconfig at {files}" if is_outside else "The service account of this pod"
-            raise ClusterError(f"{source} cannot be used: {type(error).__name__}: {error}") from error
+            raise hosts.ClusterError(f"{source} cannot be used: {type(error).__name__}: {error}") from error
         self.namespace = self.namespace or namespace
         url = urlsplit(configuration.host)
         if not configuration.verify_ssl or (url.scheme != "https" and url.hostname not in _LOOPBACK):
-            raise ClusterError(
+            raise hosts.ClusterError(
                 f"The connection to the API server {configuration.host} is not verified, so its answers cannot be "
                 "trusted. Use an https address, and give the certificate-authority in the kubeconfig in place of "
                 "insecure-skip-tls-verify."

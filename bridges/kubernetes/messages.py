@@ -16,16 +16,16 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from agentgym import errors
+from agentgym import SandboxSpec, errors
+from agentgym.cluster import hosts
 from agentgym.sandbox import Capabilities, ExecResult, Running, Snapshot, Usage
-from agentgym.sandbox.contract import Connection, Layer
-from agentgym.sandbox.limits import SandboxSpec
 
 PIECE_BYTES = 1 << 16
 LARGEST_MESSAGE = 1 << 30
 _PIECE, _LENGTH = struct.Struct(">QBI"), struct.Struct(">I")
 _DATA = {
-    cls.__name__: cls for cls in (Capabilities, Connection, ExecResult, Layer, Running, SandboxSpec, Snapshot, Usage)
+    cls.__name__: cls
+    for cls in (Capabilities, hosts.Connection, ExecResult, hosts.Layer, Running, SandboxSpec, Snapshot, Usage)
 }
 _BUILTIN_ERRORS = (OSError, ValueError, TypeError, KeyError, NotImplementedError)
 

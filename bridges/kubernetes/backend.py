@@ -17,17 +17,13 @@ from concurrent.futures import CancelledError, Future
 from datetime import UTC, datetime
 from typing import Any
 
-from agentgym import registry
-from agentgym.cluster.episode_worker import fault_of
-from agentgym.cluster.host_link import HostNode
-from agentgym.cluster.hosted_backend import LEASE_S, HostedBackend
-from agentgym.cluster.hosted_sandbox import SandboxHostLink
-from agentgym.cluster.kubernetes_api import KubernetesApi
-from agentgym.cluster.pod import END_S, LABELS, Pod, host_command
-from agentgym.errors import ClusterError, MissingExtraError, SandboxDied, SandboxUnavailable
+from agentgym import MissingExtraError, SandboxDied, SandboxUnavailable, load
+from agentgym.cluster import hosts
 from agentgym.sandbox import Running
-from agentgym.sandbox.docker.owner import Owner
 from agentgym.text import counted
+
+from .api import KubernetesApi
+from .pod import END_S, LABELS, Pod, host_command
 
 CLAIM_LEASE_S = 300.0
 """How long a pod outlives its driver."""
@@ -43,7 +39,7 @@ _REMEDY = (
 )
 
 
-class KubernetesBackend(HostedBackend):
+class KubernetesBackend(hosts.HostedBackend):
     """Creates sandboxes in pods of a warm pool (SandboxWarmPool of extensions.agents.x-k8s.io/v1beta1).
 
     Args:
@@ -73,13 +69,13 @@ class KubernetesBackend(HostedBackend):
         per_pod: int = 16,
         backend: str = "namespaces",
         python: str = "python3",
-        lease_s: float = LEASE_S,
+        lease_s: float = hosts.LEASE_S,
         claim_lease_s: float = CLAIM_LEASE_S,
         ready_s: float = READY_S,
         room_s: float = ROOM_S,
     ) -> None:
         super().__init__()
-        registry.load("backends", backend)
+        load("backends", backend)
         for option, number in (("pods", pods), ("per_pod", per_pod)):
             if number is not None and number < 1:
                 raise ValueError(f"KubernetesBackend({option}={number}) is not valid: give at least 1.")
@@ -90,14 +86,14 @@ class KubernetesBackend(HostedBackend):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._pods_allowed = pods or 1
-        self._claiming: list[Future[SandboxHostLink]] = []
+        self._claiming: list[Future[hosts.SandboxHostLink]] = []
         self._waiting = 0
 
-    async def _ready(self) -> list[SandboxHostLink]:
+    async def _ready(self) -> list[hosts.SandboxHostLink]:
         """Check that pods can be claimed. Raises: SandboxUnavailable."""
         return self._alive or [await self._choose()]
 
-    async def _choose(self) -> SandboxHostLink:
+    async def _choose(self) -> hosts.SandboxHostLink:
         """Choose a pod with room, claiming one if necessary."""
         ends = time.monotonic() + self._room_s
         self._waiting += 1
@@ -116,16 +112,16 @@ class KubernetesBackend(HostedBackend):
             return link
         except CancelledError as error:
             raise SandboxUnavailable("The kubernetes backend was closed while it created a sandbox.") from error
-        except (ClusterError, MissingExtraError, SandboxDied) as error:
+        except (hosts.ClusterError, MissingExtraError, SandboxDied) as error:
             raise SandboxUnavailable(f"No sandbox can be created in a pod: {error}") from error
         finally:
             self._waiting -= 1
 
-    def _with_room(self) -> SandboxHostLink | None:
+    def _with_room(self) -> hosts.SandboxHostLink | None:
         roomy = [link for link in self._alive if link.sandboxes < self._per_pod]
         return min(roomy, key=lambda link: link.load) if roomy else None
 
-    def _claim_in_progress(self) -> Future[SandboxHostLink] | None:
+    def _claim_in_progress(self) -> Future[hosts.SandboxHostLink] | None:
         """Return a pending claim, a new one if waiters need more pods; None if no more claims may be made."""
         with self._lock:
             self._claiming = [claim for claim in self._claiming if not claim.done()]
@@ -134,24 +130,24 @@ class KubernetesBackend(HostedBackend):
                 self._claiming.append(self._run(self._claim_pod()))
             return self._claiming[-1] if self._claiming else None
 
-    async def _claim_pod(self) -> SandboxHostLink:
+    async def _claim_pod(self) -> hosts.SandboxHostLink:
         """Claim a pod and return its probed host. Raises: ClusterError, MissingExtraError, SandboxDied."""
         await self._connect()
         pool = await self._api.read("sandboxwarmpools", self._pool)
         self._pods_allowed = self._most_pods or max(1, int(pool["spec"].get("replicas", 1)))
         pod = Pod(self._api, asyncio.get_running_loop(), self._claim_lease_s)
         await pod.start(self._pool, self._command, self._ready_s)
-        link = pod.link = SandboxHostLink(HostNode(pod.claim, f"{self._api.namespace}/{pod.name}", 1), pod)
+        link = pod.link = hosts.SandboxHostLink(hosts.HostNode(pod.claim, f"{self._api.namespace}/{pod.name}", 1), pod)
         self._host_watch.watch(link)
         try:
             async with asyncio.timeout(PROBE_S):
-                fault = fault_of(await link.ask("probe", self._backend))
+                fault = hosts.fault_of(await link.ask("probe", self._backend))
             if fault:
                 remedy = _REMEDY if "sandboxes cannot" in fault else ""
-                raise ClusterError(f"The pod {link.node.name} cannot be used: {fault}{remedy}")
+                raise hosts.ClusterError(f"The pod {link.node.name} cannot be used: {fault}{remedy}")
         except (TimeoutError, KeyError, TypeError) as error:  # a pod may send any answer, or none at all
             link.lose(error)
-            raise ClusterError(
+            raise hosts.ClusterError(
                 f"The sandbox host in {link.node.name} did not describe itself as expected ({error!r}). Its image may "
                 "have another version of agentgym."
             ) from error
@@ -205,7 +201,7 @@ class KubernetesBackend(HostedBackend):
     async def _answer_to(self, work: Coroutine[Any, Any, Any]) -> Any:
         try:
             return await asyncio.wrap_future(self._run(work))
-        except (ClusterError, MissingExtraError) as error:
+        except (hosts.ClusterError, MissingExtraError) as error:
             raise SandboxUnavailable(f"The Kubernetes cluster cannot be reached: {error}") from error
 
     async def _connect(self) -> None:
@@ -224,7 +220,7 @@ class KubernetesBackend(HostedBackend):
 def _row_of(claim: Mapping[str, Any]) -> Running:
     """Return a claim as a row of `running`. Its process is known only if it is or was on this host."""
     names, spec = claim["metadata"], claim["spec"]
-    owner = Owner.from_labels(names.get("annotations") or {})
+    owner = hosts.Owner.from_labels(names.get("annotations") or {})
     now = datetime.now(UTC)
     has_expired = now > datetime.fromisoformat(spec["lifecycle"]["shutdownTime"])
     age_s = (now - datetime.fromisoformat(names["creationTimestamp"])).total_seconds()
