@@ -18,6 +18,7 @@ from agentgym.errors import RecipeError
 from agentgym.policy.silence import silence_libraries
 from agentgym.storage.checkpoints import copy_linked
 from agentgym.storage.run_folder import RunFolder
+from agentgym.storage.trackers import tracked
 from agentgym.training.checks.learning_rates import learning_rate_notes
 from agentgym.training.checks.memory_plan import memory_note
 from agentgym.training.checks.parts import check_launch
@@ -25,7 +26,6 @@ from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.extension import depends_on_steps, write_or_compare_recipe
 from agentgym.training.extension import extend as extend_run
 from agentgym.training.model.models import FINAL, load_saved
-from agentgym.training.monitoring.trackers import tracked
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.stages.context import Learner, RunContext

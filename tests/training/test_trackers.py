@@ -14,14 +14,14 @@ from agentgym import registry
 from agentgym.bridges.trackers import _same_id
 from agentgym.errors import RecipeError
 from agentgym.storage.run_folder import RunFolder, StageFolder
-from agentgym.training.monitoring.trackers import check_trackers, tracked
+from agentgym.storage.trackers import check_trackers, tracked
 
 ROOT = Path(__file__).parents[2]
 ROWS = [(1, "warm_start", {"loss": 2.0}), (1, "train", {"reward": 0.25}), (2, "train", {"reward": 0.5, "kl": 0.1})]
 SEND = """
 import json, sys
 from pathlib import Path
-from agentgym.training.monitoring.trackers import check_trackers, tracked
+from agentgym.storage.trackers import check_trackers, tracked
 OFFERED
 name, folder, rows = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
 check_trackers([name])
@@ -34,7 +34,7 @@ assert not warnings, warnings
 FAIL = """
 import sys
 from pathlib import Path
-from agentgym.training.monitoring.trackers import tracked
+from agentgym.storage.trackers import tracked
 OFFERED
 warnings = []
 try:

@@ -10,6 +10,7 @@ from agentgym.errors import CreditError, RecipeError, TaskError
 from agentgym.policy.silence import silence_libraries
 from agentgym.policy.vllm_check import check_vllm
 from agentgym.rollout.engine import ConnectingEngine
+from agentgym.storage.trackers import check_trackers
 from agentgym.task.task_set import TaskSet
 from agentgym.training.checks.parts import PlannedSampler, parts_of, plan_of
 from agentgym.training.checks.trials import check_environments, check_reward
@@ -17,7 +18,6 @@ from agentgym.training.fit import check_parts
 from agentgym.training.gatherers import make_gatherer, play_groups
 from agentgym.training.model.grpo_config import check_trl_options, grpo_config
 from agentgym.training.model.models import FINAL, check_model
-from agentgym.training.monitoring.trackers import check_trackers
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.samplers import sampler_of

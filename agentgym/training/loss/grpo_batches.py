@@ -16,8 +16,8 @@ from agentgym.credit import spread_over_tokens
 from agentgym.credit.batch import BatchCredit
 from agentgym.errors import RecipeError
 from agentgym.evaluation.failures import Treatment
+from agentgym.policy.separate_rows import SeparateRows
 from agentgym.storage.failures import count_failures, turn_failures
-from agentgym.training.loss.separate_rows import SeparateRows
 from agentgym.training.objectives import TokenBatch
 from agentgym.training.objectives.contract import EpisodeKind
 from agentgym.trajectory.record import Trajectory

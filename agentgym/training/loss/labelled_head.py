@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from agentgym.policy.adapters import own_model
-from agentgym.training.loss.separate_rows import PER_TOKEN
+from agentgym.policy.separate_rows import PER_TOKEN
+from agentgym.policy.token_masks import TokenMasks
 from agentgym.training.loss.shared_prefixes import prefixes_shared
-from agentgym.training.loss.token_masks import TokenMasks
 
 _NO_LABEL = -100
 

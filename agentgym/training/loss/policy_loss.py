@@ -12,7 +12,9 @@ from trl import GRPOTrainer
 
 from agentgym.policy.contract import Policy
 from agentgym.policy.role_adapters import in_roles, role_adapters_of
+from agentgym.policy.separate_rows import separated
 from agentgym.policy.silence import silence_rollout_func_warning
+from agentgym.policy.token_masks import TokenMasks
 from agentgym.policy.vision_inputs import VisionInputs
 from agentgym.training.loss.grpo_batches import (
     OtherRows,
@@ -27,10 +29,8 @@ from agentgym.training.loss.grpo_batches import (
 from agentgym.training.loss.labelled_head import project_labelled_only
 from agentgym.training.loss.microbatches import RowSizes, loss_in_parts, parts_alike, parts_of, slices_of
 from agentgym.training.loss.row_data import ForwardPass, RowData, read_row_data
-from agentgym.training.loss.separate_rows import separated
 from agentgym.training.loss.shared_prefixes import row_sizes
 from agentgym.training.loss.step_batch import BatchPass, PassPart
-from agentgym.training.loss.token_masks import TokenMasks
 from agentgym.training.model.sharding import ShardingTrainer
 from agentgym.training.objectives import LossRequirements
 from agentgym.training.objectives.contract import (

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from agentgym.messages import ImagePart
+from agentgym.policy.token_masks import MaskedRow, masked_row
 from agentgym.policy.vision_inputs import VisionInputs
-from agentgym.training.loss.token_masks import MaskedRow, masked_row
 from agentgym.trajectory.record import Trajectory
 
 ROW_DATA = "row_data"

@@ -15,9 +15,9 @@ from torch.nn.utils.rnn import pad_sequence
 from trl.trainer.utils import add_fused_lm_head
 
 from agentgym.policy.adapters import own_model
+from agentgym.policy.separate_rows import separated
 from agentgym.training.loss.labelled_head import own_forward_restored, project_labelled_only
 from agentgym.training.loss.microbatches import RowSizes, parts_of
-from agentgym.training.loss.separate_rows import separated
 from agentgym.trajectory.record import Trajectory
 
 _NO_LABEL = -100

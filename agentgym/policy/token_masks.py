@@ -19,7 +19,7 @@ from agentgym.trajectory import TokenMask
 from agentgym.trajectory.record import Trajectory
 
 if TYPE_CHECKING:
-    from agentgym.training.loss.separate_rows import SeparateRows
+    from agentgym.policy.separate_rows import SeparateRows
 
 MaskedRow = Sequence[tuple[int, int, TokenMask]]
 """A trajectory's masks: (start, end, mask), where start and end (exclusive) count tokens from the prompt's end."""
