@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from scripted_episodes import task
+from trajectory_json import trajectory_from_json, trajectory_to_json
 
 from agentgym import Trajectory, Turn
 from agentgym.cli.tables import print_episode
@@ -22,7 +23,6 @@ from agentgym.evaluation.export import row_of_episode
 from agentgym.evaluation.export.training_rows import preference_rows, sft_rows
 from agentgym.evaluation.report.episode_data import episode_data, image_at, token_data
 from agentgym.messages import ImagePart, Message, StopReason
-from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
 from agentgym.storage.ledger import Ledger
 from agentgym.trajectory import Row
 

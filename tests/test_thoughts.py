@@ -9,6 +9,7 @@ import io
 import pytest
 from rich.console import Console
 from scripted_episodes import counting, make_manager, play, say, task
+from trajectory_json import trajectory_from_json, trajectory_to_json
 
 from agentgym import Environment, ScriptedPolicy, Task, Trajectory, Turn
 from agentgym.cli.tables import print_episode
@@ -16,7 +17,6 @@ from agentgym.evaluation.report.episode_data import episode_data
 from agentgym.messages import Call, ImagePart, Message, StopReason, TextPart
 from agentgym.methods.knowledge.lessons import lessons_of
 from agentgym.registry import load_reward
-from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
 from agentgym.testing import ByteRenderer
 from agentgym.testing.thoughts import WAYS, with_thought
 from agentgym.thoughts import THOUGHTS, split_thoughts

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted_episodes import play, say, task
+from trajectory_json import trajectory_from_json, trajectory_to_json
 
 from agentgym import Budgets, Trajectory, Turn
 from agentgym.credit import spread_over_tokens
 from agentgym.errors import ShapeError
 from agentgym.messages import Call, Message, StopReason
-from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
 from agentgym.testing import CounterWithState, FakeClock
 
 GOLDEN = Path(__file__).parent / "golden" / "counting.json"

@@ -202,27 +202,6 @@ class StageFolder(RunFolder):
         self.ledger, self.metrics_file, self.report = run.ledger, run.metrics_file, run.report
         self.listeners = run.listeners
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Lock the folder, which must exist, for one command. The lock ends with the process, even if that is killed.
-
-        Raises: LedgerError if another process holds it.
-        """
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise LedgerError(
-                    f"Another command is using {self.path} at the moment. Wait until it has ended, or choose another "
-                    "folder."
-                ) from error
-            except OSError:
-                pass  # a file system without locks
-            yield
-        finally:
-            os.close(folder)
-
     def _check_is_free_or_run(self) -> None:
         """Do nothing: the run's own folder is already checked."""
 

@@ -12,13 +12,13 @@ import httpx
 import pytest
 from gateway_clients import TOKEN, Program, through_gateway, usual
 from scripted_episodes import counting, make_manager, play, say, task
+from trajectory_json import trajectory_from_json, trajectory_to_json
 
 from agentgym import Budgets, ScriptedPolicy
 from agentgym.errors import AgentGymError
 from agentgym.interop.gateway.gateway import PolicyGateway
 from agentgym.messages import Call, Message, ResultStatus, StopReason
 from agentgym.methods.attempts import Attempts
-from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer, Counter, CounterWithState, TargetReached
 

@@ -10,13 +10,13 @@ import httpx
 import pytest
 from gateway_clients import Program, through_gateway
 from scripted_episodes import counting, play, say
+from trajectory_json import trajectory_from_json, trajectory_to_json
 
 from agentgym import Budgets
 from agentgym.environment.sandboxes import EnvironmentSandboxes
 from agentgym.evaluation.export.training_rows import sft_rows
 from agentgym.messages import ImagePart, Message, ResultStatus, StopReason, TextPart
 from agentgym.sandbox import Usage
-from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
 from agentgym.testing import Counter
 
 pytest.importorskip("starlette")

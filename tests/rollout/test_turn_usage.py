@@ -7,6 +7,7 @@ import os
 
 import pytest
 from scripted_episodes import make_manager, say
+from trajectory_json import trajectory_from_json, trajectory_to_json
 
 from agentgym import (
     Budgets,
@@ -28,7 +29,6 @@ from agentgym.messages import StopReason
 from agentgym.registry import shared_backend
 from agentgym.sandbox import Usage
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
-from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import Counter, TargetReached
 

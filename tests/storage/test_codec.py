@@ -7,10 +7,11 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_episodes import task
+from trajectory_json import trajectory_from_json, trajectory_to_json
 
 from agentgym import Trajectory, Turn
 from agentgym.messages import Call, ImagePart, Message, Result, ResultStatus, StopReason, TextPart
-from agentgym.storage.codec import pack_turn, trajectory_from_json, trajectory_to_json, unpack_turn
+from agentgym.storage.codec import pack_turn, unpack_turn
 from agentgym.trajectory import ForkPoint, Provenance, Span, TokenMask
 
 texts = st.text(max_size=20) | st.sampled_from(["\ud800", "\x00", "</tool>", '"', "\u2028"])

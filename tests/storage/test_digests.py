@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from scripted_episodes import counting, make_manager, task
+from trajectory_json import trajectory_to_json
 
 from agentgym import ScriptedPolicy
 from agentgym.errors import LedgerError
 from agentgym.evaluation.report import contents
 from agentgym.storage import Journal, Ledger, RunFolder, digests
-from agentgym.storage.codec import trajectory_to_json
 from agentgym.storage.reader import LedgerReader
 from agentgym.storage.summary import TABLE
 from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
