@@ -3,6 +3,7 @@
 A backend derives from `HostedBackend`, and gives a `SandboxHostLink` to the `SandboxHost` of each host.
 """
 
+from agentgym import errors as errors
 from agentgym.cluster.episode_worker import fault_of as fault_of
 from agentgym.cluster.host_link import HostLink as HostLink
 from agentgym.cluster.host_link import HostNode as HostNode

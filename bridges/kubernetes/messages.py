@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from agentgym import SandboxSpec, errors
+from agentgym import AgentGymError, SandboxError, SandboxSpec, ToolError, UnknownNameError
 from agentgym.cluster import hosts
 from agentgym.sandbox import Capabilities, ExecResult, Running, Snapshot, Usage
 
@@ -47,7 +47,15 @@ def decode(message: bytes) -> Any:
         (size,) = _LENGTH.unpack_from(message)
         start = _LENGTH.size + size
         return _Values(memoryview(message)[start:]).of(json.loads(message[_LENGTH.size : start]))
-    except (struct.error, ValueError, TypeError, KeyError, IndexError, RecursionError, errors.SandboxError) as error:
+    except (
+        struct.error,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        RecursionError,
+        SandboxError,
+    ) as error:
         raise HostMessageError(
             f"data that is not a message of a sandbox host ({type(error).__name__}: {error!s:.200})"
         ) from error
@@ -147,7 +155,7 @@ def _adapter(name: str) -> TypeAdapter[Any]:
 
 def _error_of(error: Exception) -> tuple[str, tuple[Any, ...]]:
     """Return the class that the other side knows, and the values from which it is built."""
-    if isinstance(error, OSError) and error.errno is not None and not isinstance(error, errors.AgentGymError):
+    if isinstance(error, OSError) and error.errno is not None and not isinstance(error, AgentGymError):
         return "OSError", (error.errno, error.strerror or "", error.filename and str(error.filename))
     for cls in type(error).__mro__:
         if _known(cls.__name__) is cls:
@@ -166,8 +174,8 @@ def _known(name: str) -> type[Exception] | None:
     """Return the error class of this name if messages can carry it: our errors of sandboxes and agents, and errors of
     operating-system calls.
     """
-    cls = getattr(errors, name, None) or getattr(builtins, name, None)
+    cls = getattr(hosts.errors, name, None) or getattr(builtins, name, None)
     if not isinstance(cls, type):
         return None
-    known = (errors.SandboxError, errors.ToolError, errors.UnknownNameError, *_BUILTIN_ERRORS)
+    known = (SandboxError, ToolError, UnknownNameError, *_BUILTIN_ERRORS)
     return cls if issubclass(cls, known) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mutants import Mutant, mutant_tests
 
 PARTS, BATCHES, LOSS = "training/loss/microbatches.py", "training/loss/grpo_batches.py", "training/loss/policy_loss.py"
-MASKS, ROWS, TRAINER = "training/loss/token_masks.py", "training/loss/separate_rows.py", "training/turn_grpo.py"
+MASKS, ROWS, TRAINER = "policy/token_masks.py", "policy/separate_rows.py", "training/turn_grpo.py"
 PPO = "methods/objectives/policy_gradient.py"
 CONTRACT, GROUPED = (f"training/objectives/{name}.py" for name in ("contract", "grouped"))
 PREFIXES, OF_PREFIXES = "training/loss/shared_prefixes.py", "training/test_shared_prefixes.py"
