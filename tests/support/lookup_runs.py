@@ -22,7 +22,7 @@ RECIPE = {
     "tasks": {"set": lookup_environment.NAME},
     "policy": {"tiny": {"vocabulary": 300, "hidden": 32, "layers": 2, "heads": 2, "kv_heads": 1}},
     "episode": {"max_turns": 4, "max_episode_tokens": 96, "max_turn_tokens": 32},
-    "warm_start": {"demonstrations": 64, "steps": 30, "batch_size": 16, "validate_every": 15, "validate_tasks": 8},
+    "warm_start": {"demonstrations": 64, "steps": 10, "batch_size": 16, "validate_every": 5, "validate_tasks": 8},
     "train": {
         "steps": 4,
         "tasks_per_step": 2,
