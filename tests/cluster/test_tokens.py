@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentgym.cluster.tokens import client_token, number_of, server_tokens
+from agentgym.cluster.tokens import client_token, server_tokens, token_position
 from agentgym.errors import AccessRefused
 
 TOKEN, OTHER = "0123456789abcdef", "fedcba9876543210"
@@ -50,7 +50,7 @@ def test_a_server_without_a_token_does_not_start():
 
 
 def test_each_token_has_its_own_number_and_what_is_none_has_none():
-    assert [number_of(given, [TOKEN, OTHER]) for given in (TOKEN, OTHER, "", TOKEN[:-1], "\ud800")] == [
+    assert [token_position(given, [TOKEN, OTHER]) for given in (TOKEN, OTHER, "", TOKEN[:-1], "\ud800")] == [
         0,
         1,
         None,
