@@ -35,7 +35,10 @@ class Destination:
 
     @classmethod
     def parse(cls, authority: str, default_port: int | None = None) -> Destination:
-        """Read `name:port`, `1.2.3.4:port` or `[v6]:port`. Raises: ValueError with a message for the agent."""
+        """Read `name:port`, `1.2.3.4:port` or `[v6]:port`; the port may be left out if there is a default port.
+
+        Raises: ValueError with a message for the agent.
+        """
         host, address, port = _parts(authority)
         if port is None and default_port is None:
             raise ValueError(f"{authority!a:.80} has no port: write host:port")
@@ -129,7 +132,7 @@ def _host(text: str, *, bracketed: bool) -> tuple[str, Address | None]:
     """Return a host in its compared form, and its address if it is one. Raises: ValueError."""
     name = text.lower().removesuffix(".")
     labels = name.split(".")
-    # C libraries use any text that they can parse as a number as an address
+    # a C library takes any text for an address that it can parse as a number
     if bracketed or _NUMBER.fullmatch(labels[-1]):
         try:
             address = canonical(ipaddress.IPv6Address(name) if bracketed else ipaddress.IPv4Address(name))

@@ -20,7 +20,7 @@ class Usage:
     not count it.
 
     Attributes:
-        cpu_s: processor time in seconds. Omits children whose parent ignores SIGCHLD, and so never waits for them.
+        cpu_s: processor time in seconds, without that of children whose parent never waits for them (ignores SIGCHLD).
         peak_memory_mib: the most memory held at once, in MiB; for a call, the peak of its largest process.
         processes: processes alive now; only for a sandbox.
         disk_bytes: bytes held by files now.
@@ -51,7 +51,7 @@ class ExecResult:
         stdout, stderr: each at most the call's `max_output_bytes`.
         truncated: the output was longer. The rest was dropped inside the sandbox.
         timed_out: the call used its `timeout_s` up, and all its processes were killed.
-        oom_killed: the call failed, and a process was killed for the memory limit while it ran.
+        oom_killed: the call failed, and while it ran a process was killed because of the memory limit.
         duration_s: wall time in seconds, measured inside the sandbox.
         usage: what the call used.
     """
@@ -82,7 +82,8 @@ class Capabilities:
 
     Attributes:
         available: whether sandboxes can be created on this machine. If not, `reason` says why and what to do.
-        level: `ns+cgroup`, `ns`, `container` or `process`.
+        level: what enforces the limits: `ns+cgroup` (namespaces and control groups), `ns` (namespaces alone),
+            `container` or `process`.
         enforced: names of the limits that are enforced (see `LIMITS`).
         missing: limits that are not enforced, each with its remedy.
         watched: limits in `missing` that are monitored instead: a sandbox can exceed such a limit briefly before the
@@ -121,7 +122,7 @@ class Snapshot:
         id: SHA-256 over the sorted paths, kinds, modes, link targets and contents of all files. Times do not count.
         backend: name of the backend that took the snapshot.
         layers: the lowest first. Unpacking each layer over the previous ones gives the files.
-        entries: the digest of each file by its path, in bytes. The id of a later snapshot is computed from it.
+        entries: the digest of each file, by path. The id of a snapshot with changes to this one is computed from them.
     """
 
     id: str
@@ -186,7 +187,7 @@ class Channel(Protocol):
     waited_s: float
 
     async def request(self, message: Any, *, timeout_s: float = 30) -> Any:
-        """Send one JSON value and return the value of the next line. Requests wait for each other.
+        """Send one JSON value and return the value of the next line. Concurrent requests are sent one after another.
 
         Waiting for a processor does not count towards `timeout_s`.
 
@@ -203,10 +204,10 @@ class Sandbox(Protocol):
     """One isolated machine. Paths are absolute or relative to `/work`, the writable area and working directory.
 
     Once the sandbox has ended, every call raises SandboxDied. A sandbox ends if it is closed, if its guest is killed,
-    or if its answer is late or invalid. The error is SandboxExhausted if the agent's code caused the end: it used up
-    the memory (`exec` and `run_python` then return a result with `oom_killed`), or left so much behind that the kernel
-    needs seconds of processor time to remove it (a result with `timed_out`). Cancelling a call kills its processes, and
-    the sandbox stays usable. Calls may run concurrently.
+    or if its answer is late or invalid. If the agent's code caused the end, the error is SandboxExhausted, but `exec`
+    and `run_python` return a result instead: with `oom_killed` if the code used up the memory, with `timed_out` if it
+    left so much behind that the kernel needs seconds of processor time to remove it. Cancelling a call kills its
+    processes, and the sandbox stays usable. Calls may run concurrently.
     """
 
     async def exec(
@@ -219,7 +220,7 @@ class Sandbox(Protocol):
         timeout_s: float = 30,
         max_output_bytes: int = 65_536,
     ) -> ExecResult:
-        """Run a command and wait for its end. No shell is involved; processes that it leaves running are killed.
+        """Run a command and wait for its end. No shell is involved; processes that the command leaves are killed.
 
         A failure of the command is a result, not an exception: exit code 127 if the program or `cwd` does not exist,
         126 if it cannot be run (not executable, a null character in `argv`, the process limit is reached).
@@ -282,8 +283,9 @@ class Sandbox(Protocol):
 
         Everything in the sandbox pauses meanwhile. Holes and hard links are kept.
 
-        Raises: FilesNotCaptured if the files are more than the spec allows, have more than twice its bytes with holes
-            counted, or lie in folders nested deeper than a path can name. SandboxError, SandboxDied.
+        Raises: FilesNotCaptured if (1) the files exceed the spec's limits, (2) their sizes, holes included, add up to
+            more than about twice `disk_mib`, or (3) folders are nested deeper than a path can name; SandboxError;
+            SandboxDied.
         """
 
     async def reset(self) -> None:

@@ -250,7 +250,7 @@ class Link:
             call.future.set_result((header, blob))
 
     def _deadline_passed(self, call: _PendingCall) -> None:
-        """Close the link, unless the guest has reported meanwhile, or this event loop was too late to see it."""
+        """Close the link, unless the guest has reported a delay, or this event loop was too late to see its report."""
         loop = call.future.get_loop()
         if call.future.done():
             return
@@ -262,8 +262,8 @@ class Link:
             call.timer = loop.call_at(call.until, self._deadline_passed, call)
             return
         self.close(
-            f"The sandbox did not answer {call.operation!r} within {call.deadline_s:g} s, its own time limit included: "
-            "the guest is stalled, or the machine overloaded. The sandbox is closed."
+            f"The sandbox did not answer {call.operation!r} within {call.deadline_s:g} s, the call's own time limit "
+            "included: the guest is stalled, or the machine overloaded. The sandbox is closed."
         )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 _READ_S = 40e-6  # event loop time per read
 _BYTE_S = 5e-9  # unthrottled time per byte: fifty times the cost of a byte in a large piece
 _FREE_S = 2.5e-3  # unthrottled time per message: enough for about sixty small reads
-_REST = 9  # seconds of rest per second beyond the unthrottled time, which leaves a tenth of a processor
+_REST = 9  # seconds of rest per second of reading beyond the unthrottled time: reading takes a tenth of a processor
 
 
 class ReadPace:

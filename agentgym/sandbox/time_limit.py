@@ -112,7 +112,7 @@ active_limits: ContextVar[tuple[OuterLimit, ...]] = ContextVar("agentgym_time_li
 
 
 class TimeLimit(OuterLimit):
-    """A time limit on asynchronous code, for use in a `with` block. After another entry, the count continues.
+    """A time limit on asynchronous code, for use in a `with` block. If the block is entered again, the count continues.
 
     Raises, at the end of the block: TimeoutError if the code has used its time up; HostOverloaded if the machine kept
         it from running for many times the limit.
@@ -177,7 +177,7 @@ class TimeLimit(OuterLimit):
 
 
 class ThreadLimit(TimeLimit):
-    """A time limit on a function in a thread. It counts by the thread's processor seconds and readiness."""
+    """A time limit on a function in a thread. It counts processor seconds while the thread can run, else wall time."""
 
     _thread: int | None = None  # the kernel's id; 0 once the function has returned
     _clock: int

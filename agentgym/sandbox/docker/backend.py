@@ -3,9 +3,10 @@
     host process ──one socket per sandbox, requests and replies──> guest: process 1 of the container ──> agent code
          └──create, start, remove──> Docker daemon ──> runc, crun, ...
 
-Creation is slower than with namespaces (some 0.3 s instead of milliseconds); calls are equally fast; images work. The
-guest is the container's root with capabilities only to change user and to kill; agent code is user 1000 without any.
-`docker exec` runs nothing. If this process dies, its guests notice and end, and the daemon removes their containers.
+Creation is slower than with namespaces (some 0.3 s instead of milliseconds); calls are equally fast. Any
+image of the daemon with Python 3.9 or newer can be used. The guest is the container's root with capabilities only to
+change user and to kill; agent code is user 1000 without any.
+`docker exec` is never used. If this process dies, its guests notice and end, and the daemon removes their containers.
 The next backend on this machine, or `clean`, removes the leftovers of a crash during creation.
 
 Not covered: vulnerabilities of the kernel itself (use a runtime with its own kernel), side channels. Users of one
@@ -53,20 +54,20 @@ from agentgym.sandbox.time_limit import uncounted
 
 _CREATE_S = 60.0
 _POLL_S = 1.0  # how often to check that a container is alive until its guest connects
-_FORGOTTEN_S = 3600.0  # a stopped container without a known owner is orphaned after this time
+_FORGOTTEN_S = 3600.0  # a stopped container without a known owner counts as orphaned after this time
 
 _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
 _FACTS = {"memory": "MemoryLimit", "cpu": "CpuCfsQuota", "processes": "PidsLimit"}
 _IMAGE_LABEL = "agentgym.image"
 _DELEGATE = "Remedy: run the daemon as root, or give a rootless one a delegated cgroup v2 (systemd: Delegate=yes)."
-_RUNC = "Remedy, where it matters more than a kernel of one's own: the runtime runc or crun."
+_RUNC = "Remedy: the runtime runc or crun, if this limit matters more than gVisor's own kernel."
 # gVisor enforces these limits from outside: exceeding one ends the whole sandbox, and the episode does not count
 _OWN_KERNEL = {
     "memory": f"memory: each process alone is bounded; too much in all ends the sandbox. {_RUNC}",
     "processes": f"processes: too many end the sandbox. {_RUNC}",
     "cpu": f"cpu: the bound is on gVisor as a whole, and what the sandbox itself measures is not exact. {_RUNC}",
-    "inodes": f"inodes: files cost memory alone. {_RUNC}",
-    "guest": f"guest: the agent can read what process 1 was started with, though not touch it. {_RUNC}",
+    "inodes": f"inodes: the number of files is bounded only by the memory that they take. {_RUNC}",
+    "guest": f"guest: the agent can read how process 1 was started, but cannot change or signal it. {_RUNC}",
 }
 T = TypeVar("T")
 
@@ -280,7 +281,7 @@ def _missing(facts: dict[str, Any], runtime: str | None) -> dict[str, str]:
 
 
 def _has_own_kernel(facts: dict[str, Any], runtime: str | None) -> bool:
-    """Return whether containers run on gVisor: its program is runsc, whatever its name in the daemon."""
+    """Return whether containers run on gVisor: the runtime's program is runsc, whatever its name in the daemon."""
     runtime_facts = facts["Runtimes"].get(runtime or facts["DefaultRuntime"], {})
     return Path(runtime_facts.get("path", "")).name.startswith("runsc")
 

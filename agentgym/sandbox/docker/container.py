@@ -87,7 +87,7 @@ def settings(
             "CapAdd": list(container_main.START_CAPABILITIES),
             "SecurityOpt": ["no-new-privileges"],  # the daemon's seccomp filter stays; the guest adds its own
             "ReadonlyRootfs": True,
-            # also /proc, if this process can give the guest its oom_score_adj: otherwise agents could change their own
+            # /proc too, against agents that change their oom_score_adj; only if this process hands the guest its own
             **({"ReadonlyPaths": ["/proc"]} if os.geteuid() == 0 and not runtime.own_kernel else {}),
             "Tmpfs": {
                 **dict.fromkeys(image.volumes, _EMPTY),  # otherwise each volume would be an unbounded disk

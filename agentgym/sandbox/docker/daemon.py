@@ -90,7 +90,7 @@ class Daemon:
             facts = self.api.inspect_image(full_name)
         except _sdk().errors.NotFound as error:
             remedy = (
-                "Build it: `make images` in a checkout of agentgym, on a Debian or Ubuntu machine, or name another."
+                "Build it (`make images` in a checkout of agentgym, on a Debian or Ubuntu machine), or name another."
             )
             if name != "host":
                 remedy = "Build, load or pull it (docker images lists what there is); agentgym never pulls images."
@@ -138,7 +138,7 @@ class Daemon:
         """Remove a container in any state, and wait until it is gone.
 
         Args:
-            ending: whether its guest's link was closed. Then wait for it to end by itself before removing it by force.
+            ending: the link to its guest was closed, so give it time to end by itself before removing it by force.
         Raises: SandboxError if the daemon cannot remove it.
         """
         failure: Exception | None = None

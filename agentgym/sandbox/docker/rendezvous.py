@@ -22,8 +22,9 @@ _GUEST = Path(container_main.__file__).parent
 class SocketDirectory:
     """This process's directory for sockets, with a copy of the guest's sources that a container's root can read.
 
-    Its name tells the owner, so that other processes can remove it if this one is killed. The directory can be entered
-    but not listed, so names inside are secret: if the daemon maps users, the container's root is an unknown user here.
+    Its name tells the owner, so that other processes can remove it if this one is killed. Any user may enter the
+    directory, because a daemon that maps users runs the container's root as an unknown user. Nobody may list it, so the
+    names inside are secret.
     """
 
     def __init__(self, parent: Path) -> None:
@@ -56,7 +57,7 @@ class Rendezvous:
     def __init__(self, directory: SocketDirectory) -> None:
         self.folder = directory.path / secrets.token_hex(16)
         self.folder.mkdir()
-        self.folder.chmod(0o755)  # the container's root may not override permissions here
+        self.folder.chmod(0o755)  # the container's root cannot always override permissions
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.setblocking(False)
         with _opened(self.folder) as descriptor:  # the full path may be too long for a socket address

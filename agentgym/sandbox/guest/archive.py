@@ -1,10 +1,10 @@
 """The archive format of snapshots: the writable files of a sandbox, or their changes to the layers below.
 
 A record is a JSON header line and, for a file, its bytes: {"p": path, "t": kind, "m": mode, "u": mtime_ns, "n": size or
-"l": target}. Kinds: "d" directory ("o": 1 if it hides the one below instead of adding to it), "f" file, "l" link,
-"h" hard link, a second name of the file at the path "l", "w" whiteout: whatever lower layers have under this name is
-gone. A directory comes before its content, names are sorted, paths are unique. Sockets, pipes, owners and extended
-attributes are not kept.
+"l": target}. Kinds: "d", a directory ("o": 1 if it hides the one below instead of adding to it); "f", a file; "l", a
+link; "h", a hard link: a second name of the file at the path "l"; "w", a whiteout: whatever lower layers have under
+this name is gone. A directory comes before its content, names are sorted, paths are unique. Sockets, pipes, owners and
+extended attributes are not kept.
 
 A file with holes has "s": 1, and for each MiB a bit for each block of 4 KiB, set if the block holds anything but zeros,
 and then these blocks. So a stream is never much larger than the space that its files take.

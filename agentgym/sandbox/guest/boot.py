@@ -71,7 +71,10 @@ def _confine_joined(
     inodes: int,
     *limits: int,
 ) -> tuple[Syscall, ...]:
-    """Return the calls of `confine` after the control groups are joined. Listing takes longer than executing."""
+    """Return the calls of `confine` after the control groups are joined.
+
+    They are cached, because listing them takes longer than executing them.
+    """
     descriptors = {CONTROL: RECEIVED, SPAWNER: _WATCHED, OOM_SCORE: _OOM_SCORE}
     descriptors |= dict(zip(MEMORY, range(_MEMORY, _MEMORY + memory_files)))  # noqa: B905
     if layers:

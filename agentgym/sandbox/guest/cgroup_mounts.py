@@ -19,8 +19,9 @@ class CgroupMount(NamedTuple):
     options: tuple[str, ...]
 
     def inside(self, group: str) -> str:
-        """Return the path of a group below the mount point, without slashes at its ends, from its path in the
-        hierarchy.
+        """Return a group's path below the mount point, without slashes at its ends.
+
+        `group`: its path in the hierarchy.
         """
         root = self.root.rstrip("/")
         return group[len(root) :].strip("/") if f"{group}/".startswith(f"{root}/") else group.strip("/")

@@ -1,4 +1,7 @@
-"""Limits the processes of a sandbox together by control groups, of the version (1 or 2) that has the controller."""
+"""Limits the processes of a sandbox together by control groups.
+
+Each controller (memory, pids, cpu) is used from the version of control groups, 1 or 2, that offers it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from .syscalls import Syscall
 
 CONTROLLERS = ("memory", "pids", "cpu")
 _SPAWNERS_OWN = "spawner"  # the spawner's own group, if the spawner runs as its own user
-_HOSTS_OWN = "agentgym-host"  # the group into which processes are moved that were in a delegated group
+_HOSTS_OWN = "agentgym-host"  # the group to which the processes of a delegated group are moved
 _PERIOD_US = 100_000
 _SOCKET_BUFFERS = "memory.kmem.tcp.limit_in_bytes"  # counts UDP too, despite its name
 
@@ -180,7 +183,7 @@ class Cgroups:
                 os.mkdir(name, 0o755, dir_fd=tree.parent)
 
     def create(self, name: str, limits: Limits) -> None:
-        """Create one sandbox's group, unless it is prepared, and set its limits."""
+        """Create one sandbox's group, unless `prepare` has created it, and set its limits."""
         self.prepare(name)
         for tree in self.hierarchies:
             for file, value, needed in _settings(tree, limits):
@@ -217,11 +220,10 @@ class Cgroups:
         return []
 
     def ran_out_of_memory(self, name: str, limit: int) -> bool:
-        """Return whether the kernel killed a process of a group for lack of memory that the group itself had largely
-        used.
+        """Return whether the kernel killed a process of a group for lack of memory, and the group had a part in it.
 
-        This holds if the group reached its limit in bytes, or if a group around it reached its own limit while this
-        group had held more than a quarter of its limit.
+        It had a part if it reached its own limit, `limit` bytes, or if a group around it reached a limit and this group
+        had at some time held more than a quarter of its own.
         """
         files = self.memory_files(name)
         if not files:

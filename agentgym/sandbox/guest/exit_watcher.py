@@ -34,7 +34,7 @@ class ExitWatcher:
             os.close(write)
 
     def poll(self) -> None:
-        """Signal the ends of children, where the kernel has no pidfds."""
+        """Where the kernel has no pidfds, see which children have ended, and make their descriptors readable."""
         for pid, write in list(self._pipes.items()):
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
                 os.write(write, b".")  # closing it would not wake a reader: a forked child may hold the pipe too

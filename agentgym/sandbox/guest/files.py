@@ -73,7 +73,7 @@ def read(path: str, offset: int, most: int) -> tuple[bytes, int]:
 
 
 def write(path: str, data: bytes, mode: int, source: int | None) -> None:
-    """Replace a file's content by `data`, or that of the descriptor `source` if given. Create missing directories."""
+    """Replace a file's content by `data`, or by what the descriptor `source` holds. Create missing directories."""
     flags = os.O_WRONLY | os.O_CREAT
     try:
         _write(path, flags, data, mode, source)

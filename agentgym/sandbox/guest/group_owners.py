@@ -33,7 +33,7 @@ def claim(home: int, name: str) -> tuple[str, int]:
             if is_named(home, candidate, group):
                 return candidate, group
             os.close(group)
-    raise FileExistsError(f"{_ATTEMPTS} process groups already have names like this one", name)
+    raise FileExistsError(f"{_ATTEMPTS} control groups already have names like this one", name)
 
 
 def is_named(home: int, name: str, group: int) -> bool:

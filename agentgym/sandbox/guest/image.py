@@ -50,7 +50,7 @@ class ImageRefused(Exception):
 
 
 def switch_to_image(config: dict[str, Any], own_id: int, *, as_root: bool) -> NoReturn:
-    """Build the image's tree, move into it, and execute its Python. Returns only by raising.
+    """Build the image's tree, move into it, and execute its Python. Never returns.
 
     Args:
         config: `image`: folder of the unpacked tree; `guest`: folder of this code; `programs`: folders of agent

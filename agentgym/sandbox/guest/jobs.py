@@ -147,7 +147,7 @@ class RunningCall:
     cpu_before: float = 0.0
     kind: str = ""  # the kind of operation that was requested
     written_before: int = 0  # bytes that the session's process had written before
-    started_before: int = 0  # in the whole sandbox
+    started_before: int = 0  # processes and threads that had started in the whole sandbox before
 
 
 @dataclass
@@ -260,7 +260,7 @@ def never_returning() -> Iterator[None]:
 
 @cache
 def inherited_environment() -> dict[str, str]:
-    """Return this process's environment as it was at the first call, by the spawner. Most guests use no other."""
+    """Return this process's environment as it was at the first call, which the spawner makes before it forks guests."""
     return dict(os.environ)
 
 
@@ -309,7 +309,7 @@ def parents() -> dict[int, int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return a process and its descendants, as far as every process between is alive."""
+    """Return a process and its descendants; those below a process that has ended are missing."""
     tree = parents()
     pids, front = [pid], {pid}
     while front:
@@ -340,7 +340,7 @@ def signal_all(number: int) -> bool:
 def start_failure_reply(request: dict[str, Any], error: Exception) -> bytes:
     """Return the reply to a call that could not start. As in a shell: 127 if the program does not exist, else 126."""
     if isinstance(error, BlockingIOError):
-        reason = "the process limit is full"
+        reason = "the process limit is reached"
     else:
         reason = getattr(error, "strerror", None) or str(error)
     name = request.get("argv", ["python"])[0]

@@ -129,7 +129,7 @@ def copy_mount(path: str) -> int:
 
 
 def map_ids(mount: int, user_namespace: int) -> None:
-    """Show the files of user N of a new mount as those of the user to whom a user namespace maps N.
+    """In a new mount, show the files of each user N as files of the user to which a user namespace maps N.
 
     Args:
         mount: a descriptor from `copy_mount`. user_namespace: a descriptor.

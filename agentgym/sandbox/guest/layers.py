@@ -16,7 +16,7 @@ from .mounts import LAYER_STORE
 from .root import AGENT_ID
 
 _MAX_LAYERS = 256
-_SMALL_FILE = 512  # bytes of an archive per file; bounds the number of inodes
+_SMALL_FILE = 512  # the tmpfs has one inode per so many bytes
 _GONE = "gone-"
 
 
@@ -130,7 +130,7 @@ class LayerStore:
             _remove([gone])
 
     def _mount(self) -> None:
-        """Mount the tmpfs, once. It has a quarter more space, for layers that are being deleted."""
+        """Mount the tmpfs, once, a quarter larger than `max_bytes`: layers that are being deleted still take space."""
         if not self.mounted:
             size = self.max_bytes + self.max_bytes // 4
             options = f"size={size},nr_inodes={size // _SMALL_FILE},mode=0700"

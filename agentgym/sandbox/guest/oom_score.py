@@ -2,11 +2,12 @@
 
 The kernel kills the process for which `its pages + limit x oom_score_adj / 1000` is largest. The limit is that of
 whatever is full: the sandbox's control group, the job's, or the machine. When a job or the machine is full, the agent's
-files may take up memory even after its processes are killed. So a guest must be killed before the host: its files go
-with it. In its own group it must still outlive agent code, which may have hardly any pages.
+files may take up memory even after its processes are killed. So a guest must be killed before the host: the files go
+with the guest. In its own group it must still outlive agent code, which may have hardly any pages.
 
-A forked process inherits this preference (oom_score_adj), so the guest adopts it for the moment of each
-fork. Agent code cannot change it afterwards, because its /proc is read-only; the guest has a descriptor from before.
+A forked process inherits its parent's score (oom_score_adj), so the guest takes the score meant for agent code at the
+moment of each fork. Agent code cannot change it afterwards, because its /proc is read-only; the guest has a descriptor
+from before.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def raise_own(score: int) -> None:
 
 
 class OomScore:
-    """The preference of this process, and the different preference of its children."""
+    """The oom_score_adj of this process, and the highest one, which its children get."""
 
     def __init__(self, descriptor: int = -1) -> None:
         """`descriptor`: this process's oom_score_adj, opened for reading and writing; -1 if it does not exist."""

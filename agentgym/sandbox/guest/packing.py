@@ -26,7 +26,7 @@ _ZEROS = bytes(BLOCK)
 
 
 def pack(out: BinaryIO, *, changes: bool) -> None:
-    """Write the trees of `ROOTS` in the current directory, which nothing else may change meanwhile.
+    """Write to `out` the trees of `ROOTS`, found in the current directory. Nothing else may change them meanwhile.
 
     The walk goes from directory to directory without paths, so that each file costs the same at any depth.
 

@@ -1,4 +1,4 @@
-"""A small event loop over epoll: descriptors, a handler for each that is called when it is ready, and children."""
+"""A small event loop over epoll: calls a descriptor's handler when it is ready, and waits for ended children."""
 
 from __future__ import annotations
 

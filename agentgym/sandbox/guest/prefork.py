@@ -57,7 +57,7 @@ class Prefork:
         return 0 if self._child is None else self._child.call.process.pid
 
     def call_begins(self, kind: str) -> None:
-        """Record which kind of call follows which. Kill the child before agent code runs that is not a Python call."""
+        """Record which kind of call follows which. Kill the preforked child if this call is not a Python call."""
         if self._last_kind:
             soon = time.monotonic() - self._last_end < SOON_S
             self._delays[self._last_kind] = None if kind != PYTHON else 0.0 if soon else QUIET_S

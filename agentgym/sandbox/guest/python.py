@@ -69,11 +69,10 @@ def prepare() -> None:
 
 
 def enter_child(standard: tuple[int, int, int], most: int, keep: tuple[int, ...] = ()) -> None:
-    """Release, in a fresh fork, everything of the guest except the standard streams and kept descriptors, numbered from
-    3.
+    """Release, in a fresh fork, everything of the guest except the standard streams and the descriptors `keep`.
 
     Args:
-        keep: the kept descriptors; none is 3, which belongs to the guest.
+        keep: the kept descriptors, which are renumbered from 3 on; none may be 3, which belongs to the guest.
         most: the guest's limit on descriptors. It has none with a higher number, and closing them by number touches
             less memory than a call through `kernel`.
 

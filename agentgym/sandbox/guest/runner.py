@@ -67,7 +67,7 @@ class Runner:
             self._children = None
 
     def next_timeout_s(self) -> float | None:
-        """Return the seconds until something is due without an event; None if nothing is."""
+        """Return the seconds until something must be done even if no event comes; None if nothing must."""
         timeout_s = self.prefork.due_in_s()
         for call in self.calls.values():
             due_s = max(call.time.due - time.monotonic(), 0.0)
@@ -83,7 +83,7 @@ class Runner:
         return any(call.kind == _FREEZING for call in self.calls.values())
 
     def kill_overdue(self) -> None:
-        """Kill the calls that have used up their time, and tell the host which calls take longer for another reason."""
+        """Kill the calls that have used up their time, and tell the host which ones are late because they wait."""
         self.exit_watcher.poll()
         self.prefork.drop_if_stale()
         for call in tuple(self.calls.values()):

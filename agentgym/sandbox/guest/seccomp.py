@@ -4,8 +4,8 @@ Everything is allowed except: what changes the machine or its namespaces, what r
 with a record of vulnerabilities (io_uring, bpf, userfaultfd, keyrings), what uses up or shows something of the whole
 machine (inotify, asynchronous I/O, huge pages), foreign architectures, and numbers newer than this list. Most refusals
 return EPERM; unknown calls and those in ABSENT return ENOSYS, so that libraries fall back. Calls that flush a disk do
-nothing and report success: all files that a sandbox can write to are in memory. So do those that drop the machine's
-cache of files which all sandboxes share.
+nothing and report success: all files that a sandbox can write to are in memory. So do those that drop files from
+the machine's cache, which all sandboxes share.
 
 Hand-written, because libseccomp is a shared library that no machine is sure to have.
 """

@@ -67,7 +67,7 @@ def _set_up(state: SpawnerState, config: dict[str, Any]) -> None:
         return
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if most <= boot.HIGHEST_DESCRIPTOR:
-        text = f"the hard limit on open files is {most}, and to set a sandbox up takes {boot.HIGHEST_DESCRIPTOR + 1}"
+        text = f"the hard limit on open files is {most}, but setting a sandbox up takes {boot.HIGHEST_DESCRIPTOR + 1}"
         state.startup_error = "descriptors", text
         return
     oom_score.raise_own(oom_score.SPAWNER)

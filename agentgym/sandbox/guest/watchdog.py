@@ -1,9 +1,9 @@
 """Enforces memory and CPU limits where no control group is available, by checking usage some twenty times a second.
 
 Weaker than a limit: memory can exceed its bound until the next check; then the largest process is killed, as the kernel
-would do. Processor time is kept down by stopping everything for a while. It does not see memory that no process maps
-and whose owner hides its descriptors (an undumpable process), buffers of pipes and sockets, or the time of children
-that no process waits for.
+would do. Processor time is kept down by stopping everything for a while. Three things it does not see: memory that
+no process maps and whose owner hides its descriptors (an undumpable process); buffers of pipes and sockets; the time of
+children that no process waits for.
 """
 
 from __future__ import annotations

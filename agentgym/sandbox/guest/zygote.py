@@ -40,7 +40,7 @@ class Newborn:
 
         Args:
             kind: "guest" or "layer". spec: as the host sent it.
-            passed: descriptors that it gets, from `boot.RECEIVED` on.
+            passed: descriptors that it gets, under the numbers from `boot.RECEIVED` on.
         Raises: OSError.
         """
         socket.send_fds(self._orders, [dumps((kind, list(setup), spec))], passed)

@@ -1,7 +1,7 @@
 """The host's side of a sandbox: sends requests to the guest over one socket, and implements the sandbox contract.
 
 guest_sandbox.py   the Sandbox contract               guest_handle.py  one guest: its link and its lifeline
-link.py            requests, replies, deadlines       replies.py       checks the replies of a hostile guest
-channel.py         long-lived processes               sessions.py      runs the code of sessions again
+channel.py         long-lived processes               replies.py       checks the replies of a hostile guest
 snapshots.py       files out of a sandbox and back    trees.py         the files of a snapshot, and its id
+sessions.py        runs the code of sessions again
 """

@@ -98,7 +98,7 @@ class LineChannel:
         raise TimeoutError
 
     async def _look(self) -> tuple[bool, float]:
-        """Return whether the process runs or waits for a processor, and its processor seconds over its share."""
+        """Return whether the process runs or waits for a processor, and its processor seconds divided by its share."""
         header, _ = await self._link.call({"op": "look_at", "channel": self._number}, deadline_s=_START_S)
         try:
             return header["ready"] is True, seconds(header, "cpu") / min(seconds(header, "cores"), 1.0)

@@ -56,7 +56,7 @@ class GuestSandbox:
 
         Args:
             make_guest: creates another guest in the initial state of this one.
-            proxy: serves its relay.
+            proxy: serves the sandbox's relay, if one is opened.
         """
         self._spec, self._backend, self._make_guest = spec, backend, make_guest
         self._guest, self._proxy = guest, proxy or Proxy()

@@ -2,7 +2,7 @@
 
     log = sandbox.session_log
     fork = await backend.create(spec, snapshot=await sandbox.snapshot())
-    await replay(fork, log)
+    await replay_sessions(fork, log)
 
 The code runs on the files as they are in the snapshot, not as they were when it first ran. Code that reads a file it
 later removed, or that depends on the time, on random numbers or on its process id, may compute other variables.

@@ -23,7 +23,7 @@ _UNPACK_S = 60.0
 _LAST_PIECE_S = 5.0  # time to read the rest of the pipe once the guest is done
 _HEADER_BYTES = 1024  # allowed bytes per record, on average
 _GUEST_FILES = 16
-_HOLES = 2  # maximum ratio of the files' bytes, holes included, to the spec's: all of these bytes are hashed
+_HOLES = 2  # maximum ratio of the files' sizes, holes included, to the spec's disk: holes are hashed too
 
 
 def layer_of(data: bytes) -> Layer:
@@ -54,7 +54,7 @@ def snapshot_of(
 
 
 def _flattened(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
-    """Return the same files in at most 8 layers, with a total of at most 1.5 times the files.
+    """Return the same files in at most 8 layers, whose bytes are at most 1.5 times those of the files.
 
     Files hidden by upper layers take space too. The lowest layer, which many snapshots share, is kept as long as
     possible.

@@ -19,7 +19,7 @@ _ZEROS = bytes(2**20)
 class Change:
     """One record of an archive.
 
-    `digest`: hash of kind, mode, link target and content. `content`: its position in the archive.
+    `digest`: hash of kind, mode, link target and content. `content`: where the content is in the archive.
     """
 
     path: bytes
@@ -86,7 +86,7 @@ def digest_of(changes: Iterable[Change]) -> str:
 
 
 def tree_of(below: Mapping[bytes, bytes], changes: Sequence[Change]) -> dict[bytes, bytes]:
-    """Return the digests of a changed tree, sorted by path. Unchanged paths cost next to nothing."""
+    """Return the digests of the tree `below` after `changes`, sorted by path. Unchanged paths cost next to nothing."""
     hidden: set[bytes] = set()
     paths = sorted(below)
     for path in _hiding(changes):

@@ -254,7 +254,7 @@ class NamespacesBackend:
 
 
 def _two_pairs() -> tuple[tuple[socket.socket, socket.socket], tuple[socket.socket, socket.socket]]:
-    """Return socket pairs: a stream to the guest, and messages from the spawner. Raises: OSError, with all closed."""
+    """Return two socket pairs: a stream to the guest, and messages from the spawner. Raises: OSError; none is left."""
     stream = socket.socketpair()
     try:
         return stream, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -291,7 +291,7 @@ def _creation_request(spec: SandboxSpec, below: Snapshot | None, spawner: Spawne
     }
 
 
-# What the spawner or the machine ran short of, by the kind of the spawner's report.
+# What to do when the spawner or the machine runs short of something, by the kind of shortage that the spawner reports.
 _SHORTAGES = {
     "killed": "If nobody killed it on purpose, the machine ran out of memory (see dmesg): run fewer sandboxes at once.",
     "exhausted": "Its memory was used up before any code ran: raise memory_mib of the spec.",

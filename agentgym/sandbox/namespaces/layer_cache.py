@@ -116,7 +116,7 @@ async def _build_layer(spawner: SpawnerProcess, key: str, parent: str, data: byt
 
 
 def _longest_file(data: bytes) -> int:
-    """Return an upper bound of the sizes of an archive's files. In the archive, a file with holes takes less."""
+    """Return an upper bound of the size of any file in an archive. Holes count, although the archive omits them."""
     if b'"s":1' not in data:
         return len(data)
     return max(int(record.get("n", 0)) for _, record, _ in records(io.BytesIO(data)))

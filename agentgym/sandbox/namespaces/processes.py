@@ -30,7 +30,8 @@ _MIB = 2**20
 class _Process:
     """One process, as /proc shows it.
 
-    `started`: clock ticks since boot. `depth`: 1 in our pid namespace, 2 in a child namespace.
+    `started`: clock ticks since boot. `depth`: 1 in our pid namespace, 2 in a child namespace. `inner`: its pid in
+    its own namespace.
     """
 
     pid: int
@@ -85,7 +86,7 @@ def clean() -> list[str]:
 
 
 def _is_not_given_out(pid: int) -> bool:
-    """Return whether a process is a spare for the next sandbox. Its user ids are mapped when it becomes one."""
+    """Return whether a process still waits to become a sandbox. Until then it has no map of user ids."""
     with contextlib.suppress(OSError):
         return not Path(f"/proc/{pid}/uid_map").read_bytes()
     return True  # it has ended

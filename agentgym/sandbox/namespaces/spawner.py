@@ -132,7 +132,12 @@ class SpawnerProcess:
         ours.setblocking(False)
 
     async def send_request(self, request: dict[str, Any], source: int, lifeline: int) -> None:
-        """Request a sandbox or a layer, with its two descriptors. Raises: ConnectionError if the spawner has ended."""
+        """Request a sandbox or a layer. Raises: ConnectionError if the spawner has ended.
+
+        Args:
+            source: descriptor of the guest's end of its control socket, or of the layer's archive.
+            lifeline: descriptor of the far end of the lifeline.
+        """
         message = json.dumps(request).encode()
         while True:
             try:
@@ -205,7 +210,10 @@ class SpawnerProcess:
 
 
 def python_environment(*, packages: bool) -> dict[str, str]:
-    """Return the environment variables inside a sandbox on the host's programs; none come from the host."""
+    """Return the environment variables in a sandbox that runs the host's programs; none come from the host.
+
+    `packages`: whether the sandbox has modules to preload under /packages.
+    """
     interpreter = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     paths = dict.fromkeys([os.path.dirname(interpreter), "/usr/local/bin", "/usr/bin", "/bin"])
     environment = {"PATH": ":".join(paths), **_VARIABLES}

@@ -66,7 +66,7 @@ class Exchange:
 
     def give_way(self) -> None:
         """End soon without an answer, because there are too many connections and this sandbox has the most."""
-        self._record(Refusal(503, "It was ended to make room for others: the sandboxes have too many connections."))
+        self._record(Refusal(503, "The connection was ended to make room: the sandboxes have too many connections."))
         assert self._task is not None
         self._task.cancel()
 

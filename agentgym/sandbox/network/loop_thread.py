@@ -33,8 +33,8 @@ class _Waiter:
 
 
 class ConnectionSlots:
-    """Hands out connection slots. If all are taken, a new request gets one from the owner of most slots, if that has at
-    least two more than the requester.
+    """Hands out connection slots. If all are taken, a request gets one from the owner with the most slots, provided
+    that this owner has at least two more than the requester.
 
     That owner gives up the connection that has been quiet for longest, so silent connections cannot starve others. Used
     in one event loop.

@@ -93,7 +93,7 @@ class Proxy:
         return self._network(listener, lambda client, account: RelayedConnection(client, account, address))
 
     def serve(self, listener: socket.socket, names: tuple[str, ...]) -> SandboxNetwork:
-        """Serve a listening socket, which then belongs to the returned network."""
+        """Let connections to a listening socket reach the hosts `names` only. The returned network owns the socket."""
         allow_list = AllowList.parse(names)
         return self._network(
             listener,
@@ -115,7 +115,7 @@ class Proxy:
 
 
 class SandboxNetwork:
-    """The connections of one sandbox to one listening socket, each served by what `serve` makes."""
+    """The connections of one sandbox to one listening socket, each served by an object that `serve` makes."""
 
     def __init__(self, limits: NetworkLimits, thread: LoopThread, listener: socket.socket, serve: Serve) -> None:
         self._thread, self._listener, self._serve_one = thread, listener, serve
@@ -225,7 +225,7 @@ async def _handed_over(link: Link, address: tuple[str, int]) -> socket.socket:
         if "error" in header:
             raise SandboxUnavailable(
                 f"The sandbox cannot pass a socket to the host ({header.get('text')!s:.200}). Use a backend that "
-                "shares the host's kernel, or no network and no program in the sandbox."
+                "shares the host's kernel, or a spec without a network and no agent program."
             )
         return await _received(ours, address)
 

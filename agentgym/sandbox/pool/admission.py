@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """First in, first out within one kind of one tenant. The tenant and kind just served go to the back."""
+    """A queue in which tenants take turns, and each tenant's kinds take turns. Within one kind: first in, first out."""
 
     def __init__(self) -> None:
         self._tenants: dict[str, dict[Hashable, deque[T]]] = {}  # tenants, and the kinds of each, in order of turns

@@ -46,7 +46,7 @@ class WarmSet:
         self.requests, self.requested_at = self.requests + 1, now
 
     def missed(self, most: int) -> None:
-        """Record that a request found no ready sandbox."""
+        """Record that a request found no ready sandbox, which may raise the target, up to `most`."""
         if self.requests > 1:
             self.target = max(self.target, min(2 * self.target or 1, most))
 

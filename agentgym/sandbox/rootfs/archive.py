@@ -69,7 +69,7 @@ def first_names(path: Path) -> list[str]:
 class ForwardReader(io.RawIOBase):
     """A stream read once, from start to end.
 
-    No archive can make it read for ever, by an entry of negative size, or read everything into memory.
+    No archive can make it read for ever (by an entry of negative size) or read everything into memory.
     """
 
     def __init__(self, source: BinaryIO) -> None:

@@ -108,9 +108,9 @@ class RootfsTree:
                 self.bytes += len(piece)
                 if self.bytes > self._max_bytes:
                     raise ImageError(
-                        f"The image unpacks to more than {self._max_bytes / 2**30:.3g} GiB. Allowed are {_MAX_RATIO} "
-                        f"times its size and {_FREE_BYTES >> 20} MiB, up to {MAX_BYTES >> 30} GiB. If you trust the "
-                        "image, unpack it into a folder, and give that folder."
+                        f"The image unpacks to more than {self._max_bytes / 2**30:.3g} GiB. Allowed are "
+                        f"{_FREE_BYTES >> 20} MiB plus {_MAX_RATIO} times its packed size, and at most "
+                        f"{MAX_BYTES >> 30} GiB. If you trust the image, unpack it into a folder, and give that folder."
                     )
                 size -= len(piece)
                 out.write(piece)
@@ -200,7 +200,7 @@ class RootfsTree:
             elif is_directory:
                 self._remove_stale(path)
 
-    # The end
+    # Reading and finishing the tree
 
     def read(self, path: Parts, most: int) -> bytes | None:
         """Return a regular file's content; None if there is no such file of at most `most` bytes."""
