@@ -269,4 +269,4 @@ __version__ = "0.3.0"
 
 
 __getattr__ = lazy_names(__name__, _WHERE)
-sys.meta_path.insert(0, MovedPackages())  # before a folder that contains only an old __pycache__
+sys.meta_path.insert(0, MovedPackages())  # first: an old package may still have a folder with a __pycache__

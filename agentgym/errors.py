@@ -32,8 +32,9 @@ AgentGymError
 |-- PolicyError             the model or its server failed (RuntimeError)
 |   |-- ContextFull         the conversation no longer fits the model's context
 |   |-- ScriptEnded         a scripted policy has no messages left
-|   |-- PolicyLeft          the program that plays has disconnected
-|   `-- ReplayDiverged      the environment answers a repeated turn differently (RuntimeError)
+|   |-- PolicyLeft          the external program that plays the agent has disconnected
+|   |-- RequestsRefused     the gateway cannot do what an agent's program asks for
+|   `-- ReplayDiverged      the environment answers a repeated turn differently
 |-- EpisodesFailed          every episode of a batch failed, so there is nothing to learn from (RuntimeError)
 |-- LedgerError             the record on disk cannot be read or written (OSError)
 |   `-- DifferentRunError   a ledger label holds episodes that were played differently (also EvaluationError)
@@ -197,7 +198,7 @@ class ScriptEnded(PolicyError):
 
 
 class PolicyLeft(PolicyError):
-    """The program that plays has disconnected: the episode ends as it is, and is judged."""
+    """The external program that plays the agent has disconnected: the episode ends as it is, and is judged."""
 
 
 class ReplayDiverged(PolicyError):

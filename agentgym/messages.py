@@ -258,7 +258,7 @@ class StopReason(StrEnum):
     CONTEXT_FULL = "context_full"
     TIME = "time"
     REPEATED_VOID = "repeated_void"  # several turns in a row without a call that can be parsed
-    LEFT = "left"  # the program that plays has disconnected
+    LEFT = "left"  # the external program that plays the agent has disconnected
     HOPELESS = "hopeless"  # a stop rule found that the episode can no longer succeed
     INFRA_ERROR = "infra_error"
     CANCELLED = "cancelled"
@@ -270,7 +270,7 @@ class StopReason(StrEnum):
 
     @property
     def ends_attempt(self) -> bool:
-        """Whether another attempt may follow, if one is left: no budget was used up."""
+        """Whether another attempt may follow, if there is one left: the episode did not end by a budget."""
         return self.terminated or self is StopReason.HOPELESS
 
     @property

@@ -177,7 +177,8 @@ def environment_of(chosen: str | None, task_environment: str) -> str:
     """Return the environment to play a task in.
 
     Args:
-        chosen: None for the task's own; another id or address; or a server's address, which ends with a slash.
+        chosen: None for the task's own environment; the id or address of another one; or the address of a server,
+            ending with a slash, for the task's own environment on that server.
         task_environment: the environment that the task names.
     """
     if chosen is None:

@@ -16,9 +16,9 @@ def loads(text: str | bytes | bytearray, *, allow_surrogates: bool = False) -> A
 
     Args:
         allow_surrogates: accept escaped lone surrogates, for callers that write them as ASCII escapes again.
-    Raises: ValueError for invalid JSON, for bytes that are not Unicode, for NaN and infinite numbers, which
-        `json.loads` accepts but JSON does not have, for integers of thousands of digits, for nesting deeper than
-        `MAX_LEVELS` levels, and for lone surrogates: an answer that repeats one cannot be written as UTF-8.
+    Raises: ValueError for invalid JSON; bytes that are not Unicode; NaN and infinite numbers, which `json.loads`
+        accepts although JSON does not have them; integers of thousands of digits; more than `MAX_LEVELS` nested levels;
+        and lone surrogates, because an answer that repeats one cannot be written as UTF-8.
     """
     if not isinstance(text, str):
         text = text.decode(json.detect_encoding(text))  # json.loads accepts incomplete characters in bytes

@@ -65,7 +65,10 @@ def split_thoughts(text: str) -> tuple[str, str]:
 
 
 def opened_before(text: str) -> str:
-    """Return the opening mark of the thought that a text's first mark closes; "" if the text begins outside one."""
+    """Return the opening mark of the thought in which a text begins; "" if it does not begin inside a thought.
+
+    It does if the first mark in it is a closing one.
+    """
     mark = _MARK.search(text)
     return _CLOSINGS.get(mark.group(), "") if mark else ""
 

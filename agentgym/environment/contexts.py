@@ -10,7 +10,7 @@ from agentgym.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class ContextChange:
-    """The context in which the agent continues: a new context with this opening; without an opening, the waiting one.
+    """The context in which the agent continues: a new one that begins with `opening`; without it, the one that waits.
 
     Attributes:
         nested: as in `begin_context`.
@@ -34,8 +34,9 @@ class HasContexts:
     def begin_context(self, opening: Sequence[Message], *, nested: bool = False) -> None:
         """Let the agent continue from only these messages, and forget all others.
 
-        The next turn then begins a new row of the trajectory, with the environment's tools at that time. A program that
-        keeps its own history cannot forget, and reads the call's result instead: repeat the opening's content there.
+        The next turn then begins a new row of the trajectory, with the environment's tools at that time. An external
+        program that plays the agent keeps its own history, so it reads the call's result instead of the opening: repeat
+        the opening's content in that result.
 
         Args:
             nested: whether the current context waits until `end_context` returns to it.

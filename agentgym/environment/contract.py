@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class Environment(OldNames):
     """Base of every environment: subclass it, mark methods with `@tool`, register it.
 
-    Add free functions and tools made by `Tool.from_schema` to the class, or to one instance with `add_tools`:
-    `class Shop(Environment, tools=[convert_currency, Tool.from_schema(...)])`. An environment whose agent can continue
-    with a new prompt (another context) also derives from `HasContexts`.
+    Give free functions and tools made by `Tool.from_schema` to a class with the keyword `tools`, as in
+    `class Shop(Environment, tools=[convert_currency, Tool.from_schema(...)])`, or to one instance with `add_tools`. An
+    environment whose agent can continue with a new prompt (another context) also derives from `HasContexts`.
 
     Attributes:
         sandbox: spec of the sandbox in which untrusted code runs; None for a harmless in-memory environment.
@@ -66,7 +66,7 @@ class Environment(OldNames):
         return task.opening()
 
     async def respond(self, message: Message) -> list[Message]:
-        """Answer an agent message without a call, as a user would. An empty list ends the episode with that message."""
+        """Answer an agent's message that has no call, as a user would. To end the episode, return an empty list."""
         return []
 
     async def close(self) -> None:
@@ -104,7 +104,7 @@ class Environment(OldNames):
     async def workspace(self) -> Workspace | None:
         """Return where an agent program works after the reset; None if programs cannot work here.
 
-        By default it is /work of the default sandbox, once that is open, without a tool that hands in.
+        By default it is /work of the default sandbox, once that is open, with no tool to hand the files in.
         """
         return None if self.sandboxes.default is None else Workspace(self.sandboxes.default)
 

@@ -54,7 +54,7 @@ class GuestModule:
 
     Args:
         package: dotted name of the package with the files (`__package__` for the caller's own), or their folder.
-        names: the file names without `.py`, each after the files it imports. Functions are called on the last.
+        names: the file names without `.py`, each after the files it imports. The functions to call are in the last.
     """
 
     def __init__(self, package: str | Path, *names: str) -> None:
@@ -74,7 +74,7 @@ class GuestModule:
     async def call(self, sandbox: Sandbox, function: str, *arguments: Any, timeout_s: float = 30.0) -> Any:
         """Call a function in its own process. Returns: the function's result, after conversion to JSON and back.
 
-        Raises: ToolError with the text of a rejection; GuestStopped; SandboxDied if it ends without a reply.
+        Raises: ToolError with the text of a rejection; GuestStopped; SandboxDied if the guest ends without a reply.
         """
         program = f"{_source(self.package, self.names)}\n{_request('_guest', function, arguments)}"
         result = await sandbox.run_python(program, timeout_s=timeout_s, max_output_bytes=2 * MAX_REPLY_BYTES)
@@ -112,7 +112,7 @@ class GuestObject:
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call a method. Returns: the method's result, after conversion to JSON and back.
 
-        Raises: ToolError with the text of a rejection; GuestStopped; SandboxDied if it ends without a reply.
+        Raises: ToolError with the text of a rejection; GuestStopped; SandboxDied if the guest ends without a reply.
         """
         async with self._one_at_a_time:
             request = _request("_object", method, arguments)

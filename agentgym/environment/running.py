@@ -77,7 +77,7 @@ async def _run(tool: Tool, owner: object, call: Call) -> Result:
     except ToolError as error:
         cause = error.__cause__
         if isinstance(cause, SandboxError) and not isinstance(cause, ToolError):
-            # SandboxDied is a ConnectionError, which a tool may mistake for an error of one of its files.
+            # SandboxDied is a ConnectionError, so a tool that handles errors of its files may catch it by mistake.
             raise cause from cause.__cause__
         content, truncated = render_output(str(error), options.max_output_chars)
         status = ResultStatus.TOOL_ERROR

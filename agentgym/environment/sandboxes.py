@@ -14,8 +14,8 @@ from agentgym.sandbox.metering import SandboxMeter
 class EnvironmentSandboxes(Sequence[Sandbox]):
     """The open sandboxes, in opening order.
 
-    An environment that uses other resources, such as a server's, installs a subclass that overrides `usage` in its
-    constructor: `self.sandboxes = ServerSandboxes(...)`.
+    The constructor of an environment that uses other resources, such as a server's, assigns an instance of a subclass
+    that overrides `usage`: `self.sandboxes = ServerSandboxes(...)`.
 
     Attributes:
         default: the sandbox that `Environment.default_sandbox` opens; None until then.

@@ -51,7 +51,7 @@ class ObservedState:
         return result
 
     def key(self, *more: str) -> str:
-        """Return a hash for `state_key`: of the identity, the results, and `more`, which distinguishes other states."""
+        """Return a hash for `state_key`: of the identity, the results, and `more` texts that tell states apart."""
         parts = (self.identity, *more) if self.identity else more
         digest = hashlib.sha256("\0".join(parts).encode("utf-8", "replace"))
         for result in sorted(self._seen):

@@ -21,7 +21,7 @@ class EnvironmentWrapper(HasContexts, Environment):
 
     A subclass overrides `reset`, `call` and `respond`; a stateful one also overrides `data` and `restore_data`.
 
-    Contexts that the wrapped environment begins are passed on; a wrapper that begins contexts itself refuses them.
+    Contexts that the wrapped environment begins are passed on; a wrapper that itself begins contexts cannot wrap it.
 
     Args:
         environment: the environment to wrap, for one episode.
@@ -118,7 +118,7 @@ class EnvironmentWrapper(HasContexts, Environment):
 
     @staticmethod
     def unwrap(environment: Environment) -> Environment:
-        """Return the environment inside transparent wrappers, which gives the episode its class, tools and role."""
+        """Return the environment inside transparent wrappers: its class, tools and role are the episode's."""
         while isinstance(environment, EnvironmentWrapper) and environment.is_transparent:
             environment = environment._environment
         return environment

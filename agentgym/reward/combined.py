@@ -63,7 +63,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A gate that counts components only if one other is high: R = R_high + 1[R_high >= threshold] * sum of gated.
+    """Counts some components only where another one is high: R = R_high + 1[R_high >= threshold] * sum of gated.
 
     Attributes:
         by: the outcome component R_high, unweighted. The gate stays shut in an episode without this component.
@@ -122,7 +122,7 @@ class Combined(Reward):
         self._weigh()
 
     def identity(self) -> dict[str, Any]:
-        """Return the arguments as given, since `weights` follows the schedules during training."""
+        """Return the constructor's arguments; the attribute `weights` changes with the schedules during training."""
         given = {"weights": self._given, "schedules": self.schedules, "gates": self.gates, "caps": self.caps}
         return {"class": type(self).__qualname__, "rewards": self.rewards, **given}
 

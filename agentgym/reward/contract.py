@@ -1,7 +1,7 @@
 """The reward contract: named components for turns, for the outcome and for a group.
 
 A reward returns components by name, never a single number. Each component is logged separately; a missing
-component is missing, not 0. A judge that cannot judge raises `JudgeError`: its episode is kept but not
+component is missing, not 0. A judge that cannot judge raises `JudgeError`: the episode is kept but not
 trained on.
 """
 
@@ -37,7 +37,7 @@ class Reward:
 
     weights: Mapping[str, float] = {}
     reads_thoughts: bool = False
-    """Whether an agent's thoughts may affect its reward. Other rewards read `message.text`, the speech alone."""
+    """Whether an agent's thoughts may affect its reward. If not, the reward reads only `message.text`, the speech."""
     sampler: str = ""
     """The sampler (`train.sampler`) that draws the tasks whose groups this reward compares; empty if any will do."""
 

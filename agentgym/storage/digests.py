@@ -76,7 +76,7 @@ def read_lines(text: str) -> tuple[list[dict[str, Any]], int]:
     """Return the objects of a text of JSON lines, without their digests, and how many lines are damaged.
 
     A line that a killed process has cut off is damaged too, and so is a line without a digest among lines that have
-    one. A text of an earlier agentgym has none, and is read unchecked.
+    one. A text of an earlier agentgym has no digests, and is read unchecked.
     """
     rows, damaged = [], 0
     are_sealed = f'"{SEAL}"' in text

@@ -13,7 +13,7 @@ class Journal:
     """Values by text key, in an append-only file.
 
     A line that was truncated by a kill, or does not match its digest, counts as not written. Several processes may
-    write to one journal. Each knows only the values from before it opened the file, and its own.
+    write to one journal. Each process knows only the values that were there when it opened the file, and its own.
 
     Args:
         path: the file, which is read if it exists.

@@ -128,7 +128,7 @@ class Ledger:
         self._written.pop(trajectory.id, None)
 
     def amend(self, trajectories: Sequence[Trajectory]) -> None:
-        """Rewrite the data of finished episodes other than turns (outcome, weights, stop reason), all or none.
+        """Rewrite everything but the turns (outcome, weights, stop reason) of finished episodes, of all or of none.
 
         The episodes then no longer await the verdict on their group.
         Raises: LedgerError, also for an episode that is not finished in this ledger.
@@ -247,7 +247,7 @@ class Ledger:
         return json.dumps([row[0] for row in rows])
 
     def set_aside(self, label: str, only: Collection[str] | None = None) -> None:
-        """Move failed episodes of a label to another label, so that they are played again. See `relabel`."""
+        """Move episodes of a label, all or `only` these ids, to a label for failed ones: they are then played again."""
         self.relabel(label, f"failed-{time.time_ns()}-{label}", only=only)
 
     def close(self) -> None:

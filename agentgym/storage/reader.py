@@ -206,7 +206,7 @@ class LedgerReader:
     def _within(
         self, connection: sqlite3.Connection, column: str, clause: str, values: Sequence[str]
     ) -> dict[str, int]:
-        """Count the episodes that contain each word in a column of JSON lists or objects, most frequent first."""
+        """Count the episodes per entry of a column of JSON lists, or per key of JSON objects, most frequent first."""
         counts: Counter[str] = Counter()
         known = f"{clause} AND" if clause else " WHERE"
         for text, count in connection.execute(

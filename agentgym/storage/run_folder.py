@@ -210,7 +210,7 @@ class StageFolder(RunFolder):
         return f"{self.name}_validation" if usual.endswith("validation") else self.name
 
     def log(self, step: int, phase: str, **metrics: float) -> None:
-        """Log metrics of a phase, renamed to the stage's own name."""
+        """Log metrics of a phase under the stage's own name of the phase."""
         super().log(step, self.phase(phase), **metrics)
 
     def metrics(self, phase: str | None = None) -> list[dict[str, Any]]:
@@ -218,7 +218,7 @@ class StageFolder(RunFolder):
         return super().metrics(phase and self.phase(phase))
 
     def forget(self, phases: Collection[str], after_step: int) -> None:
-        """Forget metrics of phases after a step. The phases are renamed to the stage's own names."""
+        """Drop the metrics of phases, given by their usual names, after a step."""
         super().forget([self.phase(phase) for phase in phases], after_step)
 
 

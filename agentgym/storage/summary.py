@@ -13,7 +13,7 @@ from agentgym.storage.failures import calls_of, count_failures
 from agentgym.trajectory.record import Trajectory
 
 TABLE = "summary_3"
-"""The name of the table. Its number grows when the content of rows changes: readers then create missing rows."""
+"""The name of the table. The number in it grows when rows get other content: readers then make rows of their own."""
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS {{where}}{TABLE} (
     episode INTEGER PRIMARY KEY,  -- its key

@@ -96,7 +96,7 @@ class Task:
 
     @property
     def is_of_one_step(self) -> bool:
-        """Whether the policy wrote the task in a training step, or the task asks to write one: both are untypical."""
+        """Whether the policy wrote the task in a training step, or the task asks for one, which is not typical."""
         return self.origin is not None and self.origin.generator in (Origin.VARIANTS, Origin.INSTRUCTIONS)
 
     @property
@@ -146,7 +146,7 @@ class Task:
     def content_key(self, *, numbered: bool = True) -> str:
         """Return a hash of the problem, ignoring case, white space and Unicode form: equal keys mean the same problem.
 
-        Without `numbered`, the hash ignores BOOKKEEPING parameters too: equal keys may be the same problem.
+        Without `numbered`, the hash ignores BOOKKEEPING parameters too: tasks with equal keys may still differ.
         """
         words = [fold_text(m.text) for m in self.opening()]
         parameters = {key: value for key, value in self.parameters.items() if numbered or key not in self.BOOKKEEPING}

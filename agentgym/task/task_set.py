@@ -26,9 +26,10 @@ _training: ContextVar[bool] = ContextVar("agentgym_training", default=False)
 class TaskSet(Mapping[str, Sequence[Task]]):
     """A named, versioned collection of tasks: `task_set["train"][0]`.
 
-    Splits are checked when the set is built: ids are unique over the whole set, and no two splits share a problem by
-    normalised content. At most half of a split's tasks may equal another split's tasks except for their numbers;
-    neighbouring generator seeds violate this. This check needs tasks that differ without their numbers.
+    Splits are checked when the set is built: ids are unique over the whole set; no two splits share a problem by
+    normalised content; and at most half of a split's tasks repeat those of another split under other numbers (seed,
+    index, ...), as they do if a generator is seeded by seed + index. Splits whose tasks differ only in such numbers are
+    exempt from the last check.
 
     Args:
         name: as registered, for example `sql/store-v1`.
@@ -169,7 +170,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
     def _check_numbered(self) -> None:
         """Raise SplitLeakError if splits repeat tasks under other numbers, as from overlapping streams (seed + index).
 
-        Check only splits where nearly every task has unique words; in others the number may distinguish tasks.
+        Check only splits in which nearly every task has its own words: elsewhere the number may be the difference.
         """
         keys: dict[str, dict[str, str]] = {}
         for split, tasks in self._splits.items():
@@ -251,7 +252,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
 
     @classmethod
     def seeded(cls, name: str, prompt: str, *, train: int, validation: int, held_out: int, seed: int) -> TaskSet:
-        """Return tasks of the external environment of this name, which differ only by the seed of its reset.
+        """Return a set of tasks of the external environment `name`. They differ only in the seed of the reset.
 
         Args:
             train, validation, held_out: the number of tasks of each split. `parameters["seed"]` of each has 31 bits.
@@ -285,7 +286,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
             dataset.push_to_hub(str(target), private=private, **options)
 
     def to_jsonl(self, path: str | Path) -> None:
-        """Write every split to one JSONL file atomically; with a held-out split, its canary comes first."""
+        """Write every split to one JSONL file atomically. If there is a held-out split, the canary comes first."""
         path = Path(path)
         partial = path.with_name(path.name + ".partial")
         with partial.open("w", encoding="utf-8") as file:

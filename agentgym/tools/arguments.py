@@ -66,7 +66,7 @@ def arguments_of_signature(
     Raises: ToolDefinitionError naming the function and the parameter.
     """
     from pydantic import ConfigDict, PydanticUserError, TypeAdapter
-    from typing_extensions import TypedDict
+    from typing_extensions import TypedDict  # before Python 3.12, pydantic refuses the one of typing
 
     hints = _hints_of(function)
     parameters = [p for name, p in inspect.signature(function).parameters.items() if name != "self"]
@@ -181,7 +181,7 @@ def _field(
     descriptions: Mapping[str, str],
 ) -> Any:
     """Return the type of one parameter as a field of a TypedDict, with its description."""
-    from typing import NotRequired  # before Python 3.12, pydantic refuses the NotRequired of typing
+    from typing import NotRequired
 
     from pydantic import Field
 
@@ -305,7 +305,7 @@ def _json_schema_check(validator: Any) -> Check:
 
 
 def _problems(error: Any) -> Iterator[str]:
-    """Yield clauses about one jsonschema error, since its own messages hold the whole value, however long."""
+    """Yield clauses about one jsonschema error. Its own message is not used: it holds the whole value, however long."""
     path, rule = ".".join(map(str, error.absolute_path)), error.validator_value
     if error.validator == "required":
         name = next((name for name in rule if f"{name!r} is" in error.message), rule[0])

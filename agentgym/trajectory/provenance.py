@@ -17,7 +17,7 @@ class ForkPoint:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedTurns:
-    """The only turns of another trajectory, given by id, that were replayed."""
+    """The turns of another trajectory, given by its id, that were replayed without the others."""
 
     trajectory: str
     turns: tuple[int, ...]

@@ -67,8 +67,8 @@ class Turn:
     """Tokens inserted after the turn: results and the next generation prompt. Empty after the last turn, so that a
     trajectory ends with the agent's own token."""
     replies: Sequence[Message] = ()
-    """Messages that the environment added after the results. If a program plays: its own messages, and results that it
-    reworded, as tool messages."""
+    """Messages that the environment added after the results. If an external program plays the agent: the program's own
+    messages, and the results that it reworded, as tool messages."""
     policy_version: int = 0
     """The version of the weights that sampled the turn's first token, the oldest version in the turn."""
     rewards: dict[str, float] = field(default_factory=dict)
@@ -118,10 +118,10 @@ class Turn:
         return versions
 
     def observation(self) -> list[Message]:
-        """Return the messages that the policy read after its own: results and replies.
+        """Return the messages that the policy read after its own message: the results and the replies.
 
-        A program that plays may reword a result, which then counts as a reply. It may also make calls that are not in
-        the message; the policy does not read their results.
+        An external program that plays the agent may reword a result, which then counts as a reply. It may also make
+        calls that are not in the policy's message; the policy does not read the results of those.
         """
         reworded = {reply.call_id for reply in self.replies if reply.role == "tool"}
         own_calls = self.calls[len(self.message.calls) :]

@@ -238,13 +238,13 @@ def test_an_archive_unpacks_to_a_multiple_of_its_own_size_at_most(tmp_path, monk
     monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
     bomb, folder = tmp_path / "bomb.tar.gz", tmp_path / "folder"
     bomb.write_bytes(gzip.compress(tar(entry("usr/bomb", bytes(3 << 20)))))
-    with pytest.raises(SandboxUnavailable, match="50 times its size"):
+    with pytest.raises(SandboxUnavailable, match="50 times its packed size"):
         prepare_rootfs(str(bomb))
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.name == "bomb"]
     (folder / "usr").mkdir(parents=True)
     with open(folder / "usr/hole", "wb") as file:
         file.truncate(3 << 20)
-    with pytest.raises(SandboxUnavailable, match="50 times its size"):
+    with pytest.raises(SandboxUnavailable, match="50 times its packed size"):
         prepare_rootfs(str(folder))
     (folder / "usr/hole").write_bytes(b"x" * (3 << 20))
     assert prepare_rootfs(str(folder)).root.is_dir()

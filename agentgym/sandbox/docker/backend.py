@@ -67,7 +67,7 @@ _OWN_KERNEL = {
     "processes": f"processes: too many end the sandbox. {_RUNC}",
     "cpu": f"cpu: the bound is on gVisor as a whole, and what the sandbox itself measures is not exact. {_RUNC}",
     "inodes": f"inodes: the number of files is bounded only by the memory that they take. {_RUNC}",
-    "guest": f"guest: the agent can read how process 1 was started, but cannot change or signal it. {_RUNC}",
+    "guest": f"guest: the agent can read how process 1 was started, but cannot act on it. {_RUNC}",
 }
 T = TypeVar("T")
 

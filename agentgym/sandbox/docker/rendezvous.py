@@ -23,8 +23,8 @@ class SocketDirectory:
     """This process's directory for sockets, with a copy of the guest's sources that a container's root can read.
 
     Its name tells the owner, so that other processes can remove it if this one is killed. Any user may enter the
-    directory, because a daemon that maps users runs the container's root as an unknown user. Nobody may list it, so the
-    names inside are secret.
+    directory, because a daemon that maps users runs the container's root as an unknown user. No other user may list it,
+    so the names inside are secret.
     """
 
     def __init__(self, parent: Path) -> None:
