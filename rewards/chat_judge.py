@@ -69,8 +69,9 @@ class ChatJudge:
     ) -> None:
         if min(concurrency, attempts, max_chars, max_tokens) < 1 or remembered < 0:
             raise ValueError(
-                "concurrency, attempts, max_chars and max_tokens of a judge must be at least 1, and remembered at "
-                "least 0."
+                f"concurrency = {concurrency}, attempts = {attempts}, max_chars = {max_chars}, max_tokens = "
+                f"{max_tokens}, remembered = {remembered} are not all valid for a judge: remembered must be at least "
+                "0, all others at least 1."
             )
         self._policy: Policy | None = policy if isinstance(policy, Policy) else None
         self._options = dict(policy) if isinstance(policy, Mapping) else None

@@ -1,7 +1,8 @@
 """The collapse guard: detects from the logged metrics that a training run is collapsing.
 
-Each rule reads one metric. A rule broken `patience` steps in a row raises an alarm, and can raise another only after it
-was satisfied again. Rules with a baseline compare with the median of the run's first `baseline_steps` steps.
+Each rule reads one metric. A rule that is broken `patience` steps in a row raises an alarm. It can raise another only
+after it was satisfied in between. Rules with a baseline compare with the median of the run's first `baseline_steps`
+steps.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class CollapseGuard:
         return self.alarms[-1:]
 
     def _judgements(self, numbers: Mapping[str, float]) -> list[tuple[str, bool, float, float, str]]:
-        """Return name, whether broken, value, limit and reason of each rule whose metric was logged."""
+        """Return, for each rule whose metric was logged: its name, whether it is broken, value, limit and reason."""
         success = numbers.get("success", math.nan)
         judgements = []
         for name, rule in self._rules.items():

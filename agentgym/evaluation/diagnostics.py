@@ -54,7 +54,7 @@ def process_cpu_s() -> float:
 
 
 class Pace:
-    """Rates and CPU time between consecutive batches. The first batch has neither."""
+    """Measures rates and CPU time between consecutive batches. For the first batch there are none."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, processor: Callable[[], float] = process_cpu_s
@@ -86,7 +86,8 @@ CUT = "cut/"
 
 
 def summarise(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Return means over the valid trajectories: success, other components, turns, successful calls, truncation.
+    """Return means over the valid trajectories: of success and other components, turns, successful calls, and
+    truncation.
 
     Metrics under `cut/` are counts: see agentgym.evaluation.cuts.
     """
@@ -262,7 +263,7 @@ def movers(
 
 
 def age_metrics(trajectories: Sequence[Trajectory], *, version: int, bound: int) -> dict[str, float]:
-    """Return the token ages of a batch in optimiser steps, and the fraction of turns that are too old.
+    """Return how old the tokens of a batch are, in optimiser steps, and the fraction of turns that are too old.
 
     A turn is as old as its first token, which the oldest weights sampled. After a resume, an episode may come from
     newer weights that were lost with the process; its age is 0.

@@ -39,7 +39,7 @@ class GuardSection(Section):
     success_drop: Share = 0.4
     """Alarm if success of the last steps falls below this share of the best so far."""
     success_share: Share = 0.25
-    """Alarm if success has less than this share of what moves the policy, while other rewards have the rest."""
+    """Alarm if success causes less than this share of the advantages, and other rewards cause the rest."""
     validation_drop: Share = 0.85
     """Alarm at once if success on the validation tasks falls below this share of the best validation so far."""
     solved: Share = 0.9

@@ -1,7 +1,8 @@
 """Computes log-probabilities and entropies of the masked distribution for tokens that a logit hook restricted.
 
-TRL's fused head returns them for the full distribution, without logits. The correction needs only the logits of the
-tokens that a mask names. With log Z = logit - log p of the sampled token, and q the probability of the refused tokens:
+TRL's fused head returns log-probabilities and entropies for the full distribution, and no logits. To correct them, only
+the logits of the tokens that a mask names are computed. With log Z = logit - log p of the sampled token, and q the
+probability of the refused tokens:
 log p' = log p - log(1 - q), and H' = (H + sum over the refused of p log p) / (1 - q) + log(1 - q).
 """
 
@@ -102,7 +103,9 @@ class TokenMasks:
 
 
 def _logits(head: Any, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """Return [n, k] float32 logits of k tokens for n states; states [n, 1, d] take separate tokens [n, k]."""
+    """Return [n, k] float32 logits of n states: of the same k tokens for states [n, d], of each state's own tokens [n,
+    k] for states [n, 1, d].
+    """
     weight = head.weight[tokens].float()
     logits = states @ weight.T if weight.dim() == 2 else (states * weight).sum(-1)
     return logits if head.bias is None else logits + head.bias[tokens].float()

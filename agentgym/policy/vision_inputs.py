@@ -20,7 +20,9 @@ from agentgym.trajectory.record import Trajectory
 PASSED_ON = frozenset({"pixel_values", "image_grid_thw", "pixel_attention_mask", "image_sizes", "image_position_ids"})
 """The outputs of image processors that TRL's forward pass passes to a model."""
 MASKED_LOGIT = -1e4
-"""A value added to a logit to make its probability exactly 0. Every dtype has it, and no product with it is NaN.
+"""The value added to a token's logit to make the token's probability exactly 0.
+
+Every dtype can represent it, and no product with it is NaN.
 """
 
 

@@ -34,7 +34,8 @@ PROMPT = "Sort the numbers 12, 7 and 305, add them up, and say in one short sent
 
 @dataclass(frozen=True, slots=True)
 class BaseModelCheck:
-    """Compares the log-probabilities of a short prompt under a server's model and under an adapter's base model here.
+    """Compares the log-probabilities of a short prompt under a server's model with those under the adapter's base model
+    in this process.
 
     Attributes:
         model: the model with its adapter, which is disabled for the comparison.

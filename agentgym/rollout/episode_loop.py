@@ -1,4 +1,7 @@
-"""The event loop of a run's episodes, in the caller's thread or, while the caller computes, in its own thread."""
+"""The event loop of a run's episodes.
+
+It runs in the caller's thread or, while the caller computes, in a thread of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The progress of a run's phases: bars on a terminal, lines of text in a log file.
 
-From the first seconds on, both say how many turns and tokens the episodes of the phase have.
+From the first seconds on, both say how many turns and tokens the episodes of the phase have had so far.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ _OTHER_COLUMNS = 54  # width of a bar's other columns: description, count, elaps
 class PhaseProgress(Progress):
     """A bar with count, time and time left for each phase; its note has a separate line, so nothing is truncated.
 
-    Outside a terminal, each phase writes lines instead: at its first and last step and every tenth part, or, if added
-    with `add_task(..., line_a_note=True)`, one line per note. Between these lines, some say what the episodes do.
+    Outside a terminal, each phase writes lines instead: at its first and last step and after every tenth of its steps;
+    or one line per note, if the phase was added with `add_task(..., line_a_note=True)`. Further lines in between say
+    what the episodes do.
 
     Args:
         first_s: seconds before the first of the lines on the episodes.

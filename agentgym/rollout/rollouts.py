@@ -132,12 +132,12 @@ class Rollouts:
 
     @property
     def records(self) -> EpisodeRecords | None:
-        """Return the ledger's episodes; None without a ledger."""
+        """Return access to the ledger's episodes; None without a ledger."""
         return None if self.ledger is None else EpisodeRecords(self.ledger, self.loop)
 
     @property
     def reward(self) -> Reward | None:
-        """Return the reward of every episode; None if each environment has its own."""
+        """Return the one reward that judges all episodes; None if each environment's own judges them."""
         return self.config.reward if isinstance(self.config.reward, Reward) else None
 
     def play(
@@ -162,9 +162,10 @@ class Rollouts:
             progress: fraction of the training done, 0 to 1, for the reward's schedules.
             on_trajectory: called with each trajectory when it ends, such as for a progress bar.
             assistance: the agent's help in each episode, in the order of the returned episodes; empty for no help.
-            checkpoints: a key for each checkpoint to take; the values are filled in (see EpisodeManager).
+            checkpoints: a dict whose keys name the checkpoints to take; its values are filled in (see EpisodeManager).
         Returns: [len(tasks) * group_size] trajectories, groups consecutive, in the order of the tasks.
-        Raises: EpisodesFailed if no episode was played to its end; the ledger moves them to another label.
+        Raises: EpisodesFailed if no episode was played to its end; the ledger then files these episodes under another
+            label.
         """
         if progress is not None and self.reward is not None:
             self.reward.set_progress(progress)
@@ -244,7 +245,10 @@ class Rollouts:
     def branch(
         self, policy: Policy, forks: Sequence[Fork], group_size: int, *, label: str, record: bool = False
     ) -> list[Trajectory]:
-        """Continue saved trajectories from their forks, `group_size` times each, unordered. `record`: see `play`."""
+        """Continue saved trajectories from their forks, `group_size` times each; they come in any order.
+
+        `record`: see `play`.
+        """
         manager = self._manager_of(policy)
 
         async def collected() -> list[Trajectory]:

@@ -1,8 +1,8 @@
 """Training on TRL: agentgym's rollouts and credit, TRL's optimisation.
 
 `Recipe` describes a whole run. `train` executes it in the stages of `agentgym.training.stages`. `TurnGRPOTrainer`
-learns from reward; `TrainingPart`s take part in this. `Rollouts` plays the episodes. `demonstrations` plays the
-episodes that a warm start imitates.
+learns from reward, together with `TrainingPart`s such as gatherers and critics. `Rollouts` plays the episodes.
+`demonstrations` plays the episodes that a warm start imitates.
 The names below are loaded on first use: importing this package loads no torch.
 """
 

@@ -1,4 +1,4 @@
-"""Demonstrations: the task set's scripted players play training tasks, and a model imitates them by their token ids."""
+"""Demonstrations: the task set's scripted players play training tasks, tokenised so that a model can imitate them."""
 
 from __future__ import annotations
 

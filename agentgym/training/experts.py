@@ -23,7 +23,9 @@ from agentgym.training.parts import TrainingPart
 from agentgym.trajectory.record import Trajectory
 
 Experts = Callable[[Sequence[Task], Rollouts], Sequence[Trajectory | None]]
-"""A function from tasks, and rollouts to play them with, to a tokenised episode of each; None without an episode."""
+"""A function that is given tasks, and rollouts to play them with, and returns a tokenised episode of each task, or
+None.
+"""
 
 
 class ScriptedExperts:
@@ -60,7 +62,9 @@ class ScriptedExperts:
 
 
 def stored_experts(episodes: Sequence[Trajectory]) -> Experts:
-    """Return Experts that use stored episodes of any player, at most one per task, tokenised for the trained policy."""
+    """Return Experts that use these stored episodes, of any player: at most one per task, tokenised for the trained
+    policy.
+    """
     by_task = {episode.task.id: episode for episode in episodes}
     return lambda tasks, rollouts: [by_task.get(task.id) for task in tasks]
 
@@ -82,7 +86,9 @@ class PlannedExperts(PlannedPart):
 
 
 class ExpertEpisodes(TrainingPart):
-    """Supplies losses with an expert's episode of each task of a step: its return, and tokens to imitate."""
+    """Supplies losses with an expert's episode of each task of a step: with its return, and with its tokens to
+    imitate.
+    """
 
     provides: ClassVar[tuple[str, ...]] = ("experts",)
 

@@ -1,4 +1,4 @@
-"""Continues a run: resumes it with its original recipe, or extends it to more steps.
+"""Continues a run: checks that a resumed run has its original recipe, or extends a run to more steps.
 
 An extended run continues from its last checkpoint, as if the recipe had had that many steps from the start.
 """
@@ -28,10 +28,11 @@ _CONSTANT = ("constant", "constant_with_warmup")
 
 
 def extend(run: RunFolder, recorded: Recipe, recipe: Recipe) -> None:
-    """Change the steps of a run, finished or not, to `recipe.train.steps`. Then resume the run to play them.
+    """Change the number of steps of a run, finished or not, to `recipe.train.steps`. To play the new steps, resume the
+    run.
 
-    Measurements at the former end are kept as evaluation/after-step-<steps>.json and in the ledger under the label
-    held-out-after-step-<steps>. A crash during the change leaves a run that can be resumed or extended.
+    Measurements at the former end are kept: results as evaluation/after-step-<steps>.json, episodes in the ledger under
+    the label held-out-after-step-<steps>. A crash during the change leaves a run that can be resumed or extended.
 
     Args:
         recorded: the recipe in the run folder. `recipe`: the same recipe with other `train.steps`.
@@ -54,7 +55,8 @@ def extend(run: RunFolder, recorded: Recipe, recipe: Recipe) -> None:
 
 
 def depends_on_steps(train: TrainSection, reward: Reward | str | None, task_set: TaskSet) -> list[str]:
-    """List the settings that depend on the number of steps: with them, extending a run differs from a longer run.
+    """List the settings that depend on the number of steps. With one of them, an extended run differs from a run that
+    had more steps from the start.
 
     Args:
         reward: the run's reward; None for each environment's own reward.

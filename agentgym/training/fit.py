@@ -1,4 +1,6 @@
-"""Checks that the parts of a training are compatible: the plan that a part reads, and its objections."""
+"""Checks that the parts of a training fit together: each part reads a plan of the training, and objects to what
+conflicts.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +58,9 @@ Exclusion = Callable[[Any, TrainingPlan], str]
 class PlannedPart:
     """Base of the parts of a recipe that check their own compatibility with the rest of the recipe.
 
-    A recipe is checked before the run has a policy, so what is made of the policy, such as critics or a copy of the
-    weights, is a training part beside the planned one: `PlannedSignals` and `Signals`.
+    A recipe is checked before the run has a policy. So what is made from the policy, such as a critic or a copy of the
+    weights, is not in the planned part but in a training part beside it: `PlannedSignals` is checked, `Signals` is
+    made.
 
     Attributes:
         excludes: checks for conflicts with other parts of the recipe.
@@ -85,5 +88,7 @@ def check_parts(parts: Sequence[PlannedPart], plan: TrainingPlan) -> None:
 
 
 def is_implied(name: str) -> bool:
-    """Return whether a loss that needs this input gets the part of this name even if the recipe does not name it."""
+    """Return whether the training part of this name is added to a recipe that does not name it, if a loss needs its
+    input.
+    """
     return name in registry.names("training_parts") and bool(registry.load("training_parts", name).is_implied)

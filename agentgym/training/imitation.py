@@ -1,4 +1,7 @@
-"""Supervised imitation of token-exact trajectories with TRL's SFTTrainer: the loss is on the agent's own tokens."""
+"""Supervised imitation of trajectories by their exact tokens, with TRL's SFTTrainer.
+
+The loss is on the agent's own tokens.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class Example:
     """The only turn to imitate; None for all turns of the agent."""
 
     def rows(self) -> list[Example]:
-        """Return an example for each row of the trajectory with a turn to imitate."""
+        """Return an example for each row of the trajectory that has a turn to imitate."""
         return [
             replace(self, trajectory=row)
             for row in self.trajectory.rows()
@@ -205,7 +208,9 @@ class ImitationTrainer(ShardingTrainer, SFTTrainer):
     def _weighted_loss(
         self, model: Any, part: dict[str, Any], weights: torch.Tensor, num_items_in_batch: Any
     ) -> torch.Tensor:
-        """Return SFTTrainer's loss with a weight per row; the divisor is still the number of labelled tokens."""
+        """Return SFTTrainer's loss with each row's tokens weighted; the divisor is still the number of labelled
+        tokens.
+        """
         outputs = model(**part, use_cache=False, fused_lm_head=True)
         tokens = outputs.label_mask.sum() if num_items_in_batch is None else num_items_in_batch
         loss: torch.Tensor = -(outputs.log_probs * weights[:, None]).sum() / torch.as_tensor(tokens).clamp(min=1)

@@ -141,7 +141,7 @@ class TrainingPart(PlannedPart):
         return {}
 
     def other_rows(self, step: StepBatch) -> Mapping[str, OtherRows]:
-        """Return episodes that the policy did not play but losses are computed on, by EpisodeKind."""
+        """Return, by EpisodeKind, episodes that the policy did not play and on which losses are computed."""
         return {}
 
     def change_pass(self, update: BatchPass) -> BatchPass:
@@ -149,10 +149,10 @@ class TrainingPart(PlannedPart):
         return update
 
     def observe(self, tokens: TokenBatch) -> None:
-        """Receive some of the policy's episodes as the first training pass over the batch scores them."""
+        """Receive some of the policy's episodes, with their scores, in the first training pass over a batch."""
 
     def end_batch(self, gather: Callable[[Any], list[Any]]) -> None:
-        """Receive the end of the first training pass over a batch.
+        """Take note that the first training pass over a batch has ended.
 
         Args:
             gather: returns the values of all processes, in order. All processes must call it together.
@@ -196,7 +196,8 @@ class TrainingPart(PlannedPart):
 
 
 def make_parts(named: Mapping[str, Mapping[str, Any]], needed: Collection[str]) -> list[TrainingPart]:
-    """Make the parts of [train.parts] and those that losses imply, without parts that only provide unneeded inputs.
+    """Make the parts of [train.parts] and those that losses imply. A part that only provides inputs which no loss needs
+    is left out.
 
     Args:
         named: the options of each part, by registered name.

@@ -51,7 +51,8 @@ class Processes:
         return cls(state.process_index, state.num_processes)
 
     def leave_at_exit(self) -> None:
-        """Leave the process group when this process exits. Call only after success: leaving may wait for failed ones.
+        """Leave the process group when this process exits. Call only after success, because leaving may wait for
+        processes that failed.
 
         Otherwise communication threads outlive the interpreter, which then sometimes aborts (pytorch/pytorch#179291).
         """

@@ -221,7 +221,9 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         return int(self._tokenizer.eos_token_id), int(self._tokenizer.pad_token_id)
 
     def _give_credit(self, second_pass_signals: Mapping[str, SignalRows]) -> BatchCredit:
-        """Return the credit of every turn of the batch; log the episodes' metrics and update the learners."""
+        """Compute the credit of every turn of the batch, log the episodes' metrics, and let everything that learns from
+        the batch do so.
+        """
         trajectories = self._episodes.trajectories
         groups = groups_of(
             trajectories,
@@ -268,7 +270,8 @@ class TurnGRPOTrainer(PolicyLossTrainer):
             # The episodes were sampled from these, so the ratio is against them, not against another forward pass.
             batch["old_per_token_logps"] = batch["sampling_per_token_logps"]
         if second_pass is not None and "log_ratios" in self._requires:
-            # The advantages already correct for the old policy; with its log-probabilities TRL would correct twice.
+            # The advantages already correct for the old policy. If TRL got that policy's log-probabilities, it would
+            # correct a second time.
             batch["old_per_token_logps"] = second_pass.logps
             batch.pop("importance_sampling_ratio", None)
 

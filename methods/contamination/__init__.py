@@ -1,4 +1,5 @@
-"""Held-out tasks that leak into training: equal or nearly equal tasks, pieces of a corpus, canaries.
+"""Finds held-out tasks that leak into training: as an equal or similar training task, or by their words or canary in a
+corpus.
 
 comparison.py    `contamination` compares tasks by MinHash, `search_corpus` looks for runs of their words in a text
 command.py       `agentgym tasks check`

@@ -110,7 +110,7 @@ def contamination(train: Sequence[Task], held_out: Sequence[Task], *, threshold:
 
 @dataclass(frozen=True, slots=True)
 class CorpusHits:
-    """The parts of a task set's held-out split found in a corpus.
+    """What was found in a corpus of a task set's held-out tasks.
 
     Attributes:
         tasks: the matching words, by the id of each held-out task that was found.
@@ -126,8 +126,8 @@ class CorpusHits:
 def search_corpus(held_out: Sequence[Task], lines: Iterable[str], *, canary: str, n: int = 13) -> CorpusHits:
     """Search lines of training text for runs of `n` words that occur in held-out tasks, and for the canary.
 
-    A shorter task is searched for as a whole, if it has at least `n` / 2 words. A run in more than 2 % of the held-out
-    tasks (and more than two) belongs to the template and is skipped.
+    A task of fewer than `n` words is searched for as a whole, if it has at least `n` / 2. A run of words that is in
+    more than 2 % of the held-out tasks, and in more than two of them, belongs to a template and is skipped.
     Source: Brown et al. 2020, arXiv:2005.14165, appendix C (13 words).
     """
     texts = [words_of(task) for task in held_out]

@@ -130,7 +130,10 @@ def _recorded(folder: RunFolder, groups: list[list[Trajectory]]) -> dict[str, ND
 
 
 def estimator_names(text: str | None) -> list[str]:
-    """Return the estimators in a text, all for None. `;` separates them; without `;` and `(`, so does `,`."""
+    """Return the estimators that a text names; all for None.
+
+    They are separated by `;`, or by `,` if the text has neither `;` nor `(`.
+    """
     from agentgym import names
 
     if text is None:

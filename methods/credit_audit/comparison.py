@@ -50,7 +50,9 @@ class Sample:
 
     @property
     def forks(self) -> list[Fork]:
-        """The forks before each turn of the chosen trajectories but the first, where the group gives the value."""
+        """The forks from which episodes are continued: before each turn of the chosen trajectories but the first, whose
+        value is the mean return of the group.
+        """
         chosen = (self.groups[g][i] for g, i in self.places)
         return [Fork(trajectory, turn) for trajectory in chosen for turn in range(1, len(trajectory.turns))]
 

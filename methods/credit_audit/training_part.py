@@ -21,7 +21,8 @@ NAME = "credit"
 
 
 class StepAudit:
-    """Compares a step's advantages with counterfactual credit, as `agentgym credit audit` does for a finished run.
+    """Compares a step's advantages with counterfactual credit. `agentgym credit audit` does the same for a finished
+    run.
 
     An audit costs `continuations` episodes for every turn but the first of `sample` trajectories. These episodes are
     played with the weights that played the step, are not written to the ledger, and do not affect training.

@@ -19,9 +19,9 @@ class Branching:
     """Grows each group as a forest.
 
     Before anything is played, each branch draws one of its task's root episodes and the turn before which it branches
-    off. A later draw would depend on the episode and bias the estimator `sibling`. If the root episode failed or ended
-    before that turn, an episode from the start replaces the branch. If the environment makes checkpoints, one is
-    restored; otherwise the calls before the branch are repeated, and their results compared.
+    off. If this were drawn later, it would depend on the episode and bias the estimator `sibling`. If the root episode
+    failed or ended before that turn, an episode from the start replaces the branch. If the environment makes
+    checkpoints, one is restored; otherwise the calls before the branch are repeated, and their results compared.
 
     Attributes:
         root_episodes: number of episodes per group that are played from the start; at least 2, so that first turns can

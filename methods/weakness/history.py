@@ -111,7 +111,7 @@ def histories(episodes: Iterable[Trajectory]) -> list[TaskHistory]:
 
 
 def weak_kinds(tasks: Sequence[TaskHistory], *, below: float = 0.5, at_least: int = 5) -> list[WeakKind]:
-    """List all tasks as one kind, then each kind, least successful first.
+    """Return all tasks as one kind, then the single kinds, the least successful first.
 
     Args:
         below: see TaskHistory.is_weak.

@@ -12,7 +12,7 @@ from agentgym.trajectory.record import Trajectory
 
 @dataclass(slots=True)
 class StepGroups:
-    """The groups of one label. Episodes have the positions of `EpisodeManager.stream`.
+    """The groups whose episodes have one label. An episode's position is that in `EpisodeManager.stream`.
 
     Attributes:
         number: the step for which the groups were begun.
@@ -21,7 +21,7 @@ class StepGroups:
         group_size: number of episodes per group.
         quorum: number of valid episodes that make a group ready; `group_size` to wait for all.
         consumed: number of groups handed to the trainer.
-        late: number of episodes that ended after their group was ready; these are dropped.
+        late: number of episodes that ended after their group was ready or handed over; they are dropped.
         is_played: whether all episodes have ended.
     """
 

@@ -30,7 +30,8 @@ class Capacity:
         in flight + queued <= (staleness + version + 1) * groups_per_step - consumed
 
     Attributes:
-        staleness: maximum lead of playing, in batches of groups; 0 plays each batch with the weights that it trains.
+        staleness: how many batches of groups playing may be ahead of training; with 0, each batch is played with the
+            very weights that are then trained on it.
         groups_per_step: number of groups per batch.
         total: number of groups in the whole training; None for no limit.
     Source: the inequality of AReaL, Fu et al. 2025, arXiv:2505.24298, eq. 3, counted in groups.
@@ -55,11 +56,16 @@ class Capacity:
 
 
 Draw = Callable[[int, int], Sequence[Task]]
-"""A function of a number of tasks and a step's number. It returns tasks for that step; fewer when exhausted."""
+"""A function that is given a number of tasks and a step's number, and returns tasks for that step: fewer if its source
+is exhausted.
+"""
 
 
 def shuffled(tasks: Sequence[Task], seed: int) -> Draw:
-    """Return a Draw that uses every task once before any task again. The same step always gets the same tasks."""
+    """Return a Draw that gives every task once before it gives any task again.
+
+    The same step always gets the same tasks.
+    """
 
     def at(position: int) -> Task:
         epoch, index = divmod(position, len(tasks))
@@ -148,7 +154,8 @@ class GroupStream:
             self._trained += 1
 
     def gather(self, step: StepRequest) -> list[GatheredGroup]:
-        """Wait for as many groups as the request has tasks. The groups' own tasks were drawn when they began.
+        """Wait for as many groups as the request has tasks. The request's tasks are not played: each group's task was
+        drawn when the group began.
 
         Raises: EpisodesFailed if none of their episodes was played to its end; AgentGymError if too few groups are
             left; the error that stopped the player, if any.
@@ -285,7 +292,7 @@ class GroupStream:
         return sum(len(step.ready) for step in self._steps)
 
     def _note(self, groups: Sequence[GatheredGroup], waited_s: float) -> None:
-        """Set the metrics of the batch that is handed over, and drop the steps that are over."""
+        """Set the metrics of the batch that the trainer now gets, and forget finished steps."""
         bound = self._capacity.staleness * self._iterations
         trajectories = [trajectory for group in groups for trajectory in group.trained]
         with self._changed:

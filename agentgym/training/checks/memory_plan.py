@@ -41,11 +41,13 @@ _FUSED = "agentgym_shapes_of_fused_attention"
 _PROBED_TOKENS = 256
 _VOCABULARY_CHUNK = 32_768  # tokens of the vocabulary per tile of TRL's fused head
 _COPIES_OF_LOGITS = {"cpu": 8.25, "cuda": 1}
-"""Number of logit-tile-sized tensors that TRL's fused head holds at once, without and with Triton."""
+"""How many tensors of the size of a tile of logits TRL's fused head holds at once: on a CPU without Triton, on a GPU
+with it.
+"""
 _COPIES_OF_DRAWN = 3
 """Number of tensors of float32 logits that drawing a token holds at once."""
 _MOST_ROWS = 1024
-"""The rows of a step that are divided into parts for the plan; more give no larger part."""
+"""At most this many rows of a step are divided into parts for the plan: with more rows, no part would be larger."""
 _PROCESS_BYTES = {"cpu": 680 * 2**20, "cuda": 600 * 2**20}
 """Python with torch and TRL in main memory; the CUDA context on a GPU."""
 # a 4-bit weight, its share of an 8-bit scale, and its share of that scale's own scale
@@ -169,8 +171,8 @@ class _Part:
 
     Attributes:
         tokens: how many are computed, with padding.
-        copied: how many tokens of shared prompts have keys and values for a further row.
-        scored: how many of the agent's own there are, for which logits are computed.
+        copied: how many tokens of shared prompts have their keys and values copied for further rows.
+        scored: for how many tokens, the agent's own, logits are computed.
     """
 
     tokens: int
@@ -339,7 +341,10 @@ def _fused_attention() -> Iterator[None]:
 
 
 def _cache_bytes(model: Any, precision: torch.dtype, *, repeated: bool = False) -> int:
-    """Return the bytes of one token's keys and values. `repeated`: for each head of the queries that reads them."""
+    """Return the bytes of one token's keys and values.
+
+    `repeated`: whether each head of the queries has its own copy.
+    """
     config = model.config.get_text_config()
     heads = None if repeated else getattr(config, "num_key_value_heads", None)
     heads = heads or config.num_attention_heads

@@ -1,4 +1,4 @@
-"""Lists the parts of a training that check their compatibility with the recipe, and makes their TrainingPlan."""
+"""Lists the parts of a training, which check whether they fit the recipe, and makes the TrainingPlan that they read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agentgym.training.stages.contract import PlannedStage
 
 
 class BackgroundPlay(PlannedPart):
-    """Episodes that are played while the model trains. Gatherers that play episodes exclude background play."""
+    """Background play: episodes are played while the model trains. Gatherers that play episodes exclude it."""
 
     @override
     def conflicts(self, plan: TrainingPlan) -> Iterator[str]:
@@ -51,7 +51,7 @@ class BackgroundPlay(PlannedPart):
 
 
 class PlannedSampler(PlannedPart):
-    """The sampler of [train], which must draw tasks in the same step if the reward compares them."""
+    """The sampler of [train]. If the reward compares tasks, it must draw these in the same step."""
 
     @override
     def requires(self, plan: TrainingPlan) -> Iterator[str]:
@@ -66,7 +66,7 @@ class PlannedSampler(PlannedPart):
 
 
 _OF_WHOLE_DISTRIBUTIONS = ("score_norms", "token_certainties")
-"""Signals computed from the distribution over all tokens."""
+"""Signals that are computed from the policy's distribution over all tokens."""
 
 
 class ServedSampling(PlannedPart):

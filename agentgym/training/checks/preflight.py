@@ -28,7 +28,8 @@ from agentgym.trajectory.record import Trajectory
 
 
 def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes = ALONE) -> None:
-    """Check everything that needs no model, also by playing one episode of the oracle.
+    """Check everything that can be checked without a model. This resets environments and plays an episode of the
+    oracle.
 
     Raises: RecipeError naming key and value; TaskError for a task set without a needed player; CreditError for an
         estimator that requires signals which the environments or the task set do not provide; ClusterError for an
@@ -85,7 +86,7 @@ def _check_batches(stage: PlannedStage, processes: Processes) -> None:
 
 
 def _check_tasks(stage: PlannedStage, task_set: TaskSet, trained: TaskSet) -> None:
-    """Check that the task set has the tasks, tags, players, hints and answers that a stage's recipe needs.
+    """Check that the task set has what a stage's recipe needs: tasks, tags, players, hints and answers.
 
     Args:
         trained: the task set that the stage trains on.
@@ -116,8 +117,8 @@ def _check_tasks(stage: PlannedStage, task_set: TaskSet, trained: TaskSet) -> No
 def check_stored_sources(stages: Sequence[PlannedStage], task_set: TaskSet) -> None:
     """Check the stages whose episodes are all stored in other runs.
 
-    Raises: RecipeError if a stage has no episode, an episode of another set or of a task that is not for training, or
-        nothing to learn from.
+    Raises: RecipeError if a stage has no episode, has one of another task set or of a task that is not for training, or
+        has nothing to learn from.
     """
     read: dict[EpisodeSource, list[Trajectory]] = {}
     for stage in stages:

@@ -169,9 +169,9 @@ class _ReadTask(Task):
 def check_reward(task_set: TaskSet, section: RewardSection, episode: EpisodeSection, *, title: str, seed: int) -> None:
     """Let the oracle play the first training task of each set, and compare the reward's components with the recipe.
 
-    If another task asks the same question, it is played too. Nothing is checked without an oracle, with another
-    environment than the tasks' own, or if the episode cannot be judged before the run, as with a reward that asks the
-    model.
+    If another task asks the same question, it is played too. Nothing is checked if the set has no oracle, if the recipe
+    plays in another environment than the tasks' own, or if the episode cannot be judged before the run, as with a
+    reward that asks the model.
 
     Args:
         section, episode: the recipe's [reward] and [episode].
@@ -254,7 +254,7 @@ def _check_section(section: RewardSection, known: Iterable[str]) -> None:
 
 
 async def _check_truth(reward: Reward, trajectory: Trajectory, title: str) -> None:
-    """Judge the outcome again with a task that records reads. Raises: RecipeError if the reward reads the truth."""
+    """Judge the outcome again, with a task that records whether its truth is read. Raises: RecipeError if it is."""
     task = trajectory.task
     noted = _ReadTask(**{field.name: getattr(task, field.name) for field in fields(Task)})
     trajectory.task = noted

@@ -1,4 +1,6 @@
-"""Gatherers, which produce the groups of a step, and their wrappers, such as those that select among more groups."""
+"""Gatherers, which produce the groups of a step, and wrappers of gatherers, which for example play more groups and
+select some.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,7 @@ class GathererWrapper(TrainingPart):
         return None
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Restore a value that `state` returned."""
+        """Continue from a state that `state` returned."""
 
 
 def branches(part: WrappedGatherer, plan: TrainingPlan) -> str:
@@ -181,7 +183,7 @@ def make_gatherer(base: Gatherer, wrappers: Sequence[str]) -> WrappedGatherer:
 
 
 def changes_left_in(folder: RunFolder, wrappers: Sequence[str]) -> dict[str, Any]:
-    """Return the rollout config changes for later stages that wrappers saved in a stage's folder."""
+    """Return the changes of the rollout config that wrappers saved in a stage's folder for later stages."""
     changes: dict[str, Any] = {}
     for text in wrappers:
         wrapper = registry.load("gatherers", parse_part(text).name)

@@ -20,7 +20,8 @@ class GatheredGroup:
     Attributes:
         trained: the episodes that are compared with each other and trained on; empty if the group was only played.
             Rows of episodes that were left out, or have not ended yet (see `train.group_quorum`), are invalid.
-        left_out: other played episodes. Those that had no help count in the metrics and for the sampler.
+        left_out: the other episodes that were played. Those of them that had no help count in the metrics and for the
+            sampler.
         replayed: ids of episodes in `trained` that an earlier step played. They do not count again.
         untrained_turns: by episode id, the number of initial turns without a loss, because another agent took them.
     """
@@ -74,7 +75,10 @@ class GatheredGroup:
         return [GatheredGroup(list(trajectories[start : start + group_size])) for start in starts]
 
     def untrained(self) -> GatheredGroup:
-        """Return the group without trained episodes. Placeholder rows keep the step's number of rows."""
+        """Return the group with none of its episodes trained.
+
+        Placeholders take their place, so that the step has as many rows.
+        """
         rows = [Trajectory(f"{t.id}-left-out", t.task, t.sample) for t in self.trained]
         return GatheredGroup(rows, self.episodes)
 

@@ -53,7 +53,7 @@ class StepRequest:
         assistance: Sequence[PromptAddition] = (),
         on_trajectory: Callable[[Trajectory], None] | None = None,
     ) -> list[Trajectory]:
-        """Play further episodes for this step, groups consecutive, under their own label.
+        """Play further episodes for this step under their own label, and return them group after group.
 
         Args:
             policy: the agent; by default, the step's policy.
@@ -70,5 +70,8 @@ class StepRequest:
         return self.rollouts.play(policy or self.policy, tasks, **options)
 
     def branch(self, forks: Sequence[Fork], group_size: int, label: str) -> list[Trajectory]:
-        """Continue recorded episodes from their forks, `group_size` times each, and record the results, unordered."""
+        """Continue recorded episodes from their forks, `group_size` times each, and record the new episodes.
+
+        They come in any order.
+        """
         return self.rollouts.branch(self.policy, forks, group_size, label=label, record=True)

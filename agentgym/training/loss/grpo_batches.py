@@ -59,9 +59,12 @@ _NORMALISED_BY_BATCH = ("cispo", "dapo", "vespo")
 
 _OUTCOME, _INPUT = "outcome/", "input/"
 _INPUT_FIELDS = ("expert_returns",)
-"""Columns of training parts with their own field in TokenBatch."""
+"""Columns of training parts that have their own field in TokenBatch; all other columns are in `inputs`."""
 _BY_GROUP = ("group_returns", "group_successes")
-"""Columns with one number per episode of the group; their width may happen to equal the token width."""
+"""Columns with one number per episode of the group.
+
+Their width may happen to be that of the tokens, so they are known by name.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ def trl_rows(
     untrained_turns: Mapping[str, int] = {},
     trainable_roles: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the result for TRL's rollout_func: token ids, the mask of trained tokens, and log-probabilities.
+    """Return what TRL's rollout_func must return: token ids, the mask of trained tokens, and log-probabilities.
 
     A failed episode becomes a single untrained token, `end_id`.
 
@@ -210,7 +213,7 @@ def input_column(name: str) -> str:
 
 
 def inputs_of(batch: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Return the columns of training parts in a batch, by the names that the parts gave."""
+    """Return the columns that training parts added to a batch, by the names that the parts gave them."""
     return {name.removeprefix(_INPUT): values for name, values in batch.items() if name.startswith(_INPUT)}
 
 
@@ -339,7 +342,7 @@ def trimmed(batch: Mapping[str, Any], rows: np.ndarray) -> dict[str, Any]:
 def with_labels_on(
     model: Any, own: torch.Tensor, completion_length: int, rows: SeparateRows | None = None
 ) -> Callable[..., Any]:
-    """Wrap the model so that labels stay only on the agent's own tokens; TRL labels every completion token.
+    """Wrap the model so that only the agent's own tokens keep their labels; TRL labels every token after the prompt.
 
     Args:
         own: (B, T) 1 on the agent's own tokens. TRL may pad completions to more than T.
@@ -375,7 +378,8 @@ def joined(columns: Sequence[torch.Tensor | None], width: int) -> torch.Tensor |
     """Concatenate the rows of several passes, or average scalars.
 
     Args:
-        columns: [rows, at most `width`] of each pass; 0 is added on the right. Or a scalar of each, or None of each.
+        columns: one entry per pass: [rows, at most `width`], to which 0 is added on the right; or a scalar; or None for
+            a pass without the column.
     """
     known = [values for values in columns if values is not None]
     if not known:

@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 _COST_OF_A_PART = 512
 """Overhead of one more part, as the number of tokens computed in the same time; our choice."""
 _COST_OF_A_COPY = 1 / 8
-"""Memory of a token of a shared prompt in each row after the first, whose keys and values are copied, as a share of a
-token that is computed; our choice."""
+"""Keys and values of a shared prompt are copied for each row after the first.
+
+This is the memory of such a copied token, as a share of that of a computed token; our choice.
+"""
 
 T = TypeVar("T")
 
@@ -31,8 +33,8 @@ class RowSizes:
 
     Attributes:
         lengths: [rows, segments] token counts of each row's segments; each segment is padded separately.
-        prompts: [rows] rows with the same number have the same tokens in all segments but the last, which are
-            computed once.
+        prompts: [rows] a number per row. Rows with the same number have the same tokens in all segments but the last;
+            these common segments are computed once.
     """
 
     lengths: NDArray[np.int64]
@@ -60,7 +62,7 @@ class RowSizes:
         return RowSizes(self.lengths[rows], self.prompts[rows])
 
     def orders(self) -> list[NDArray[np.int64]]:
-        """Return two orders of the rows: by length, and with rows of the same prompt next to each other."""
+        """Return two arrangements of the rows: by length, and with rows of the same prompt next to each other."""
         totals = self.lengths.sum(1)
         longest = np.zeros(int(self.prompts.max(initial=-1)) + 1, int)
         np.maximum.at(longest, self.prompts, totals)
@@ -70,8 +72,8 @@ class RowSizes:
 def parts_of(sizes: RowSizes, max_tokens: int) -> list[np.ndarray]:
     """Split the rows of a batch into few parts with little padding, and with rows that share a prompt together.
 
-    The cuts of ordered rows minimise the total cost: tokens with padding, plus an overhead per part. A row longer than
-    the budget becomes its own part.
+    The rows are put in order and cut so that the total cost is least: tokens with padding, plus an overhead per part. A
+    row longer than `max_tokens` becomes a part of its own.
 
     Args:
         max_tokens: maximum number of tokens in a part, with padding.
@@ -144,7 +146,8 @@ def loss_in_parts(
     loss_of: Callable[[T], Any],
     after_backward: Callable[[T], None] = lambda part: None,
 ) -> Any:
-    """Return the sum of the parts' losses. In training, the gradients of all but the last part are accumulated here.
+    """Return the sum of the parts' losses. In training, the gradients of all parts but the last are accumulated here,
+    that of the last by the trainer.
 
     Args:
         trainer: a transformers trainer whose loss is scaled for gradient accumulation. It counts as training if its

@@ -53,7 +53,8 @@ class LossPart(NamedTuple):
 
     Attributes:
         inputs: a batch in TRL's format. kind: whose episodes they are. mean_length: see TokenBatch.
-        share: the part's weight in TRL's loss of the batch. row_share: its weight in a mean over the batch's rows.
+        share: the part's weight in TRL's loss of the batch. row_share: the part's weight in a mean over the batch's
+            rows.
         ends_group: whether this is the last part of its group, if each part holds one group's rows.
     """
 
@@ -78,7 +79,7 @@ class GradientMeasure(Protocol):
 
 
 class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
-    """GRPO that computes batches in parts, with our or TRL's objective and added terms.
+    """GRPO that computes batches in parts, with an objective of TRL or of agentgym, and with loss terms.
 
     Args:
         model, args, options: the arguments of GRPOTrainer.
@@ -87,7 +88,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         kl: weight of the KL to the reference model, which exists if `args.beta` is not 0; None to use `args.beta`.
         microbatch_tokens: maximum number of tokens, with padding, of the parts of a batch.
         group_gradients: measures the gradient of each group; each part then holds rows of only one group.
-        parts: take part in each pass over a batch.
+        parts: objects that take part in each pass over a batch, see PassPart.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
             yield self._vision.model_kwargs(ids, self._pass.images(rows), unwrapped)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        """Compute the loss in parts. Logs the gap of sampled and recomputed log-probabilities as guard/drift."""
+        """Compute the loss in parts. Logs as guard/drift how far recomputed log-probabilities are from sampled ones."""
         gaps: list[torch.Tensor] = []
         number = self._step // self.args.steps_per_generation % self.num_iterations
         update = BatchPass(inputs, number, lambda batch: self._scores(model, batch)[0])
@@ -247,7 +248,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         return loss
 
     def _parts_of_others(self) -> list[LossPart]:
-        """Split the other players' episodes that a loss reads into parts; there are none in evaluation."""
+        """Split those episodes of other players that a loss reads into parts; there are none in evaluation."""
         parts: list[LossPart] = []
         read = {kind for needs in self._needs_by_name().values() for kind in needs.rows if self.model.training}
         for kind, others in self._other_rows.items():
@@ -347,7 +348,9 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         inputs["objective_losses"], inputs["objective_slopes"] = losses, slopes
 
     def _objective_of(self, inputs: Mapping[str, Any]) -> RowLosses | None:
-        """Return our objective for some rows of a batch, linearised if the batch has slopes."""
+        """Return the objective for some rows of a batch: linearised if the batch has slopes; None if TRL computes
+        it.
+        """
         if "objective_slopes" not in inputs:
             return self._objective
         return linearised(inputs["objective_losses"], inputs["objective_slopes"])

@@ -1,4 +1,7 @@
-"""The data, other than tokens, that a forward pass needs: one entry per row of a batch, in one column."""
+"""The data, other than tokens, that a forward pass needs.
+
+A batch carries it in its column `row_data`, one entry per row.
+"""
 
 from __future__ import annotations
 

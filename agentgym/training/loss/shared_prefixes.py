@@ -1,4 +1,4 @@
-"""Computes a prefix that sequences of a batch share only once, with its gradient.
+"""Computes a prefix only once, with its gradient, if several sequences of a batch share it.
 
 The keys and values of a shared prefix are expanded to its sequences, and gradients flow back through them. The prefixes
 are found among the tokens: a group's prompt, a system message of several prompts, a conversation that is continued in
@@ -26,7 +26,7 @@ from agentgym.training.loss.microbatches import RowSizes, cheapest_cuts
 from agentgym.training.model.sharding import is_sharded
 
 MIN_SAVED = 128
-"""A further forward pass must save at least this number of tokens, with padding; our choice."""
+"""Prefixes need a further forward pass, which must save at least this number of tokens, with padding; our choice."""
 _PLAIN_INPUTS = {"input_ids", "attention_mask", "use_cache"}
 
 Tokens = NDArray[np.int64]
@@ -92,7 +92,8 @@ def prefixes_shared(model: Any) -> Iterator[None]:
 class SharedPrefixes:
     """A batch of sequences, split into prefixes and the endings that follow them.
 
-    A sequence that equals another, or is its beginning, has no ending: its states are read from the other's.
+    A sequence that equals another one, or is the beginning of one, has no ending of its own: its states are read from
+    the other's.
 
     Attributes:
         prefixes: the tokens of each prefix. endings: the tokens of each ending, which follow its prefix.
@@ -199,8 +200,8 @@ class _PrefixLayer(DynamicLayer):
 def _branches(sequences: Sequence[Tokens]) -> Iterator[tuple[int, int, int]]:
     """Divide ordered, distinct sequences into branches with a common prefix, so that few tokens are computed.
 
-    Yields: begin and end of each branch, and the length of its prefix. A sequence that shares nothing is divided too,
-        if its ending would be the longest.
+    Yields: begin and end of each branch, and the length of its prefix. A sequence that shares nothing also gets a
+        prefix, if it would otherwise be the longest ending.
     """
     common = np.array([_common(*pair) for pair in pairwise(sequences)], int)
 

@@ -136,7 +136,7 @@ class BatchPass:
 
     @property
     def inputs(self) -> Mapping[str, torch.Tensor]:
-        """Return the columns that training parts have given, by name."""
+        """Return the further inputs of losses that training parts added with `changed`, by name."""
         return inputs_of(self.batch)
 
     def logps(self, own: torch.Tensor) -> torch.Tensor:
@@ -150,7 +150,9 @@ class BatchPass:
         advantages: torch.Tensor | None = None,
         inputs: Mapping[str, torch.Tensor] = {},
     ) -> BatchPass:
-        """Return the pass with other own tokens, other advantages, or further inputs of losses."""
+        """Return a copy of the pass that trains on the tokens `own`, with these `advantages`, or with further inputs of
+        losses. None: unchanged.
+        """
         columns = {"tool_mask": own, "advantages": advantages}
         batch = {**self.batch, **{name: column for name, column in columns.items() if column is not None}}
         return replace(self, batch=batch | {input_column(name): values for name, values in inputs.items()})
@@ -164,11 +166,11 @@ class PassPart(Protocol):
         ...
 
     def observe(self, tokens: TokenBatch) -> None:
-        """Receive some of the policy's episodes as the first training pass scores them."""
+        """Receive some of the policy's episodes, with their scores, in the first training pass over a batch."""
         ...
 
     def end_batch(self, gather: Callable[[Any], list[Any]]) -> None:
-        """Receive the end of the first training pass over a batch."""
+        """Take note that the first training pass over a batch has ended."""
         ...
 
 

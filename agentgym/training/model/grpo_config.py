@@ -1,4 +1,4 @@
-"""TRL's GRPOConfig from a recipe's sections."""
+"""Makes TRL's GRPOConfig from a recipe's sections."""
 
 from __future__ import annotations
 
@@ -143,7 +143,8 @@ def grpo_config(
 
 
 def check_trl_options(section: TrainSection, config: GRPOConfig) -> None:
-    """Check early the options that TRL and transformers would reject only after loading or at the first step.
+    """Check early those options that TRL and transformers would reject only after the model is loaded, or at the first
+    step.
 
     Raises: RecipeError naming the option.
     """

@@ -20,7 +20,9 @@ EVERY_S = 0.05
 """Seconds between two measurements of the free memory."""
 PLAYING_REMEDY = "Lower machine.max_batch or machine.max_batch_tokens."
 INTERRUPTED_AT = 0.5
-"""The share of the reserved memory at which a training is interrupted; at half of this share, the process ends."""
+"""A training is interrupted when less than this share of the reserved memory is free; at half of this share, the
+process ends.
+"""
 
 
 @contextmanager
@@ -33,8 +35,9 @@ def stopped_before_memory_runs_out(
 ) -> Iterator[None]:
     """Watch the main memory, and interrupt the block when almost no memory is free.
 
-    An interrupt takes effect only when Python code runs again. Until then, a long backward pass uses even more memory.
-    If too little is left, the process prints the reason and ends, because the kernel would kill it without a message.
+    An interrupt takes effect only when Python code runs again, and until then a long backward pass takes even more
+    memory. If too little is left, the process prints the reason and ends, because the kernel would kill it without a
+    message.
 
     Only the main thread can be interrupted: in other threads nothing is watched.
 

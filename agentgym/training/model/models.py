@@ -1,4 +1,4 @@
-"""Loads, saves and finishes the trained model: all weights, or a LoRA adapter."""
+"""Loads and saves the trained model, and writes the final one: all weights, or a LoRA adapter."""
 
 from __future__ import annotations
 
@@ -118,13 +118,13 @@ def restore(model: Any, folder: Path) -> None:
 
 
 def train_from(trainer: Any, checkpoint: Path | None, *, is_last: bool = False) -> None:
-    """Train from the start or from a checkpoint.
+    """Let a trainer train, from the start or from a checkpoint.
 
     A checkpoint at the last step is only loaded, because transformers would take another step.
 
     Args:
         trainer: a transformers trainer.
-        is_last: whether the training ended early at this checkpoint.
+        is_last: whether the training ended early at this checkpoint, so that it is only loaded.
     """
     if checkpoint is not None and (is_last or step_of(checkpoint) >= trainer.args.max_steps > 0):
         restore(trainer.model, checkpoint)

@@ -24,7 +24,10 @@ from agentgym.training.fit import PlannedPart, TrainingPlan
 
 @contextmanager
 def plain_forward(model: Any) -> Iterator[None]:
-    """Restore the class's forward pass inside the block, to copy the model. Do not compute with the model meanwhile."""
+    """Give the model its class's forward pass inside the block, so that it can be copied.
+
+    Do not compute with it there.
+    """
     own = own_model(model)
     patched = vars(own).pop("forward", None)
     try:

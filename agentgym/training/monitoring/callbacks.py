@@ -1,4 +1,6 @@
-"""Trainer callbacks: metrics to file and progress bar, validation, complete checkpoints, the collapse guard."""
+"""Trainer callbacks: they log metrics to a file and a progress bar, validate, mark complete checkpoints, and run the
+collapse guard.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ class LoggingCallback(TrainerCallback):
 
 
 class ValidationCallback(TrainerCallback):
-    """Plays validation tasks every few steps, and optionally stops the training at a success rate.
+    """Plays validation tasks every few steps, and may stop the training when success reaches a rate.
 
     Args:
         play: called with the step, plays the tasks with the current weights, and returns the metrics.

@@ -23,7 +23,9 @@ such as "experts" for an expert's episodes of the same tasks.
 """
 
 Average = Literal["constant", "episode", "none"]
-"""The divisor of a sum over an episode's own tokens: one constant for all episodes, its number of own tokens, or 1."""
+"""The divisor of a sum over an episode's own tokens: "constant", the same for all episodes; "episode", the episode's
+number of own tokens; "none", 1.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ class TokenBatch:
         return moved.exp() * k3(self.reference_gaps())
 
     def reference_gaps(self) -> torch.Tensor:
-        """Return the log-ratio of each own token's probability under the reference and the policy, (B, T).
+        """Return (B, T) the log of each own token's probability under the reference, divided by that under the policy.
 
         Raises: CreditError in a run without a reference model.
         """
@@ -150,7 +152,9 @@ class TokenBatch:
         return (self.reference_logps - self.logps) * self.own
 
     def row_log_ratios(self) -> torch.Tensor:
-        """Return the log-ratio of the probability of an episode's own tokens now and when they were sampled, (B,)."""
+        """Return (B,) the log of the probability of each episode's own tokens now, divided by that when they were
+        sampled.
+        """
         return ((self.logps - self.behaviour_logps) * self.own).sum(1)
 
     def select(self, rows: Any) -> TokenBatch:
@@ -186,16 +190,19 @@ class LossRequirements:
     """The requirements of an objective or a loss term; they are checked before a run starts.
 
     Attributes:
-        advantages: the loss multiplies by advantages, so the recipe's estimator matters. Ignored for a loss term.
-        critic: the advantages must come from a critic.
+        advantages: whether the loss uses advantages, so that the recipe's estimator matters. Ignored for a loss term.
+        critic: whether the advantages must come from a critic.
         estimator: the estimator for a recipe that names none; "" for the recipe's default.
-        corrects_old_policies: the loss itself reweights tokens sampled by an older policy, so the estimator need not.
-        group_outcomes: whether it needs `success` of a group of whole, independent episodes.
+        corrects_old_policies: whether the loss itself reweights tokens that an older policy sampled, so that the
+            estimator need not.
+        group_outcomes: whether the loss needs `success` of groups of complete, independent episodes.
         reference: whether it needs `reference_logps`.
-        whole_groups: an episode's loss depends on the rest of its group, so batches hold whole groups.
+        whole_groups: whether an episode's loss depends on the rest of its group, so that batches must hold whole
+            groups.
         rows: the kind of episodes on which the loss is computed.
         parts: registered names of the training parts that supply the batch's `inputs`.
-        instead: the loss term's weight, 0 to 1, is subtracted from the objective's weight.
+        instead: whether the term replaces part of the objective: its weight, 0 to 1, is subtracted from the
+            objective's.
         average: the divisor with which the objective, and the KL of `train.kl`, average over an episode's tokens.
     """
 

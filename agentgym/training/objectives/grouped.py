@@ -1,8 +1,8 @@
 """Objectives that compare a group's episodes, in a batch computed in parts and by several processes.
 
 A first pass without gradient computes the log-probabilities of the whole batch, and from them each group's loss and its
-slopes, the derivatives with respect to each log-probability. A part then needs only its own rows, because the sum of
-slope x log-probability over all tokens has the same gradient as the loss.
+slopes, the derivatives with respect to each log-probability. Then a part of the batch can be computed from its own rows
+alone, because the sum of slope x log-probability over all tokens has the same gradient as the loss.
 """
 
 from __future__ import annotations

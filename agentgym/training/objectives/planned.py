@@ -74,7 +74,7 @@ class PlannedLoss(PlannedPart):
 
 
 class PlannedObjective(PlannedLoss):
-    """The objective of a recipe. It may multiply by advantages, and terms may replace part of it."""
+    """The objective of a recipe. Unlike a loss term it may use advantages, and loss terms may replace part of it."""
 
     @override
     def requires(self, plan: TrainingPlan) -> Iterator[str]:

@@ -81,14 +81,14 @@ class ProgramSection(Section):
     where: Literal["host", "sandbox"] = "host"
     """"host" runs it with your own rights; "sandbox" beside the task's files in the sandbox of its episode."""
     files: list[str] = []
-    """Files of this host that are copied into its home in the sandbox."""
+    """Files of this host that are copied into the program's home in the sandbox."""
     package: str = ""
     """The installed package whose commands its sandbox has, such as "npm:@openai/codex@0.171.0" (`agentgym sandbox
     program`)."""
     environment: dict[str, str] = {}
     """Further environment variables of the program."""
     auxiliary_turns: bool = False
-    """Whether its requests without tools and with other instructions, such as for a title, are turns and trained."""
+    """Whether the program's side requests, such as for a title (no tools, other instructions), are turns and trained."""
 
     @model_validator(mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""Finds a recipe's file, and processes overrides and renamed keys in its data before the check."""
+"""Finds a recipe's file, and applies overrides and renames old keys in its data before the data is checked."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ _FORMER_DEFAULTS: dict[str, Any] = {
     "train.rotate_roles_every": 0,
     "train.roles.rotate_every": 0,
 }
-"""Former defaults of keys that are now options of a training part. A recorded recipe with them uses no part.
+"""Keys that are now options of a training part, with their former defaults.
+
+A recorded recipe with such a default does not use the part.
 """
 
 

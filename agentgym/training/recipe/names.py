@@ -20,7 +20,7 @@ from agentgym.training.recipe.train_section import TrainSection
 def check_names(
     where: str, sections: Mapping[str, Section | Sequence[Section]], *, tasks: TasksSection, train: TrainSection
 ) -> None:
-    """Check every name in a recipe that its field marks as `Registered`, and those of tasks and estimators.
+    """Check every name in a recipe whose field is marked as `Registered`, and the names of task sets and estimators.
 
     Args:
         where: begins each message. sections: the recipe's sections by key, some of them lists.
@@ -54,7 +54,10 @@ def _marked(sections: Mapping[str, Section | Sequence[Section]]) -> Iterator[tup
 
 
 def _task_sets(where: str, tasks: TasksSection) -> Iterator[tuple[str, Any, str]]:
-    """Yield each task set that is named, and check the files of the others."""
+    """Yield key, kind and name of each registered task set of a recipe.
+
+    Sets given by a path are checked here: the file must exist.
+    """
     for name, key in tasks.names():
         if not name.endswith((".jsonl", ".json")):
             yield key, "task_sets", name

@@ -47,7 +47,7 @@ class Sampler(Protocol):
         return {}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Restore a value that `state` returned. Raises: TaskError if it belongs to other tasks."""
+        """Continue from a state that `state` returned. Raises: TaskError if it belongs to other tasks."""
         return None
 
 

@@ -32,7 +32,10 @@ MEASURES: Mapping[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "score_norms": _score_norms,
     "token_certainties": _certainties,
 }
-"""Functions of logits [b, width, V] and the predicted tokens [b, width]. Preflight rejects them with a logit hook."""
+"""Functions of logits [b, width, V] and the predicted tokens [b, width].
+
+A recipe that needs one cannot have a logit hook.
+"""
 PROVIDES = ("log_ratios", "entropies", "token_entropies", *MEASURES)
 
 
@@ -122,7 +125,7 @@ def _logits_of(
 
 
 def _rows(trajectories: Sequence[Trajectory], read: Callable[[int, int, int], Any], nothing: Any) -> SignalRows:
-    """Return `read(row, start, end)` of every turn; `nothing` for the turns of invalid trajectories."""
+    """Return, for every turn, `read(row, start, end)`; for the turns of invalid trajectories, `nothing`."""
     return [
         [read(row, start, end) for start, end in t.turn_spans()] if t.valid else [nothing] * len(t.turns)
         for row, t in enumerate(trajectories)

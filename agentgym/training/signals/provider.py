@@ -1,4 +1,4 @@
-"""SignalProvider: computes signals that an estimator requires and no record has."""
+"""SignalProvider: computes signals that an estimator requires and the record of an episode does not have."""
 
 from __future__ import annotations
 

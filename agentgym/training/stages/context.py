@@ -95,7 +95,8 @@ class RunContext:
         device: torch's name of the training device.
         task_set, rollouts: the recipe's tasks, and the rollouts that play them.
         reward: the recipe's reward, if it names one; a stage may train with another reward.
-        adapted: description of the unlabelled data to which the policy was adapted before this stage; "" for none.
+        adapted: a description of the tasks without truth to which the policy was adapted before this stage; "" for
+            none.
         console, progress: the terminal and its progress bars.
         processes: this process among the run's processes. Only the first process plays, writes and prints.
         engine: the vLLM engine that samples, if the recipe has a section [vllm].
@@ -224,8 +225,8 @@ class RunContext:
         """Inside the block, sample from the learner's model in this process under a logit hook.
 
         Args:
-            hook, options: the registered name of the hook, and its options.
-            name: follows the name of the learner's policy.
+            hook, options: the registered name of the hook, and its options. name: appended to the name of the learner's
+            policy.
         """
         section = self.recipe.policy.model_copy(update={"logit_hook": hook, "logit_hook_options": dict(options)})
         policy = trained_policy(

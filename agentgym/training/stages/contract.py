@@ -1,4 +1,4 @@
-"""Stage, a registered kind of stage, and PlannedStage, a stage in one run."""
+"""Stage is a registered kind of stage; PlannedStage is a stage of one run."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class PlannedStage(PlannedPart):
         return self.stage.run(self.context(context), learner, **self.options)
 
     def mark(self, context: RunContext) -> None:
-        """Note in the stage's checkpoint the unlabelled data to which this or an earlier stage adapted the policy."""
+        """Note in the stage's checkpoint to which tasks without truth this or an earlier stage adapted the policy."""
         if (checkpoint := self.stage.checkpoint) is not None:
             own = _adaptations([*self.earlier, self], context.task_set)
             note_adaptations(self.folder(context.folder).checkpoints / checkpoint, joined(context.adapted, *own))
@@ -175,7 +175,10 @@ class PlannedStage(PlannedPart):
         return section if isinstance(section, ReadsEpisodes) else None
 
     def is_done(self, context: RunContext) -> bool:
-        """Return whether the stage's checkpoint exists. A stage without checkpoint runs again and finds its result."""
+        """Return whether the stage's checkpoint exists.
+
+        A finished stage without a checkpoint is run again, and finds its result.
+        """
         checkpoint = self.stage.checkpoint
         return checkpoint is not None and (self.folder(context.folder).checkpoints / checkpoint).is_dir()
 

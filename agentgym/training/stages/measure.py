@@ -1,4 +1,6 @@
-"""Measurements: validation while training, held-out evaluation before and after, and the closing report."""
+"""Measurements: validation during training, evaluation on held-out tasks before and after it, and the report at the
+end.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ def validate(
 
 
 def _say_cuts(context: RunContext, what: str, counts: Mapping[str, int], episodes: int) -> None:
-    """Print which of the recipe's budgets ended episodes of a measurement, if any."""
+    """Print which of the recipe's budgets ended episodes of a measurement, and how many; nothing if none did."""
 
     def key(name: str) -> str:
         own = getattr(context.recipe.evaluate, name, None)

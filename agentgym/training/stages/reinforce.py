@@ -132,7 +132,9 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
 
 
 def _with_tasks_of_parts(context: RunContext, learner: Learner, parts: Sequence[TrainingPart]) -> RunContext:
-    """Return the context with the tasks that the parts choose, and a text about the data they adapt the policy to."""
+    """Return the context with the tasks that the parts choose, and with a text that says to which of them the policy is
+    adapted.
+    """
     task_set, adapted = context.task_set, context.adapted
     for part in parts:
         if (adaptation := Adaptation.of(part, context.task_set)) is not None:

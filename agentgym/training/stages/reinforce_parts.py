@@ -1,4 +1,4 @@
-"""The parts of a reinforcement in order: the parts that [train] names, and the parts of every reinforcement."""
+"""The parts of a reinforcement, in order: those that [train] names, and those that every reinforcement has."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def parts_around(
 
 
 class Watching(TrainingPart):
-    """Adds only callbacks: to publish the weights to a background player, or to log every step."""
+    """A part that only adds callbacks, which publish the weights to a background player or log every step."""
 
     def __init__(self, *callbacks: Any) -> None:
         self._callbacks = callbacks
@@ -236,7 +236,10 @@ class Signals(TrainingPart):
 
 
 class TrainedHook(TrainingPart):
-    """Saves and restores the maker of the policy's logit hooks, if it learns. `maker`: any hook maker, or None."""
+    """Saves and restores the maker of the policy's logit hooks, if the maker has a state.
+
+    `maker`: any hook maker, or None.
+    """
 
     def __init__(self, maker: Any) -> None:
         self._maker = maker if isinstance(maker, TrainedHookMaker) else None
@@ -258,7 +261,7 @@ class TrainedHook(TrainingPart):
 
 
 class AdaptationMark(TrainingPart):
-    """Notes in each checkpoint the unlabelled data to which the policy is adapted. `words`: "" for none."""
+    """Notes in each checkpoint to which tasks without truth the policy is adapted. `words`: this text; "" for none."""
 
     def __init__(self, words: str) -> None:
         self._words = words

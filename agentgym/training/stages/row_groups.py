@@ -108,8 +108,8 @@ class RowsLoss(Protocol):
     """The loss of one group of rows.
 
     Attributes:
-        baseline_row: the index, in every group, of the row that is used only for `baseline`: the batch's mean of its
-            score minus the reference's score, at least 0. None for a loss without a baseline.
+        baseline_row: the index, in every group, of a row that is used only for `baseline`, which is this row's score
+            minus its reference score, averaged over the batch, but at least 0. None for a loss without a baseline.
     """
 
     @property
@@ -225,7 +225,7 @@ class RowGroupTrainer(Trainer):
         return rows if self._loss.baseline_row is None else rows[: self._loss.baseline_row]
 
     def _baseline(self, model: Any, groups: Sequence[RowGroup], parts: Sequence[np.ndarray]) -> float:
-        """Return the mean over the batch of the baseline rows' scores minus the reference's, at least 0."""
+        """Return the baseline rows' scores minus their reference scores, averaged over the batch, but at least 0."""
         if (row := self._loss.baseline_row) is None:
             return 0.0
         gaps: list[float] = []

@@ -16,7 +16,7 @@ from agentgym.trajectory.record import Trajectory
 
 
 class Selected(NamedTuple):
-    """An episode to imitate, the weight of its loss, and the only turn to imitate, None for all turns."""
+    """An episode to imitate, the weight of its loss, and the turn to imitate, or None to imitate all turns."""
 
     episode: Trajectory
     weight: float = 1.0

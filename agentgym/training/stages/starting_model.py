@@ -1,4 +1,6 @@
-"""The model that training starts from: a checkpoint, or a small model with a tokenizer of the demonstrations' text."""
+"""The model that training starts from: a checkpoint, or a small new model with a tokenizer that is trained on the
+demonstrations' text.
+"""
 
 from __future__ import annotations
 

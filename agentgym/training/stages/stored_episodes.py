@@ -1,4 +1,5 @@
-"""The stored episodes that a stage learns from: a query on ledgers, and a manifest of the chosen episodes with digests.
+"""The stored episodes that a stage learns from. They are looked up in ledgers; a manifest lists the chosen ones with
+digests.
 
 The manifest makes a stage reproducible and resumable: a resumed run reads the same rows, and a changed episode is an
 error. The manifest is `episodes.json` in the stage's folder.
@@ -47,7 +48,7 @@ class EpisodeSource:
     """Episodes of one ledger.
 
     Attributes:
-        label: the label of the episodes, or its part before a "-".
+        label: the label of the episodes, or the part of their labels before a "-".
         run: the folder of another run; "" for this run.
         is_earlier: whether an earlier round of `repeat` played them.
     """
@@ -280,7 +281,10 @@ def finished_of(ledger: Path, label: str) -> list[Trajectory]:
 
 
 def _with_tokens(trajectory: Trajectory, renderer: Renderer, run: str) -> Trajectory:
-    """Return the episode with its own token ids; tokenise it if it has none or another run's prompt differs."""
+    """Return the episode with its own token ids.
+
+    It is tokenised if it has none, or if it is of another run and its prompt has other tokens here.
+    """
     has_tokens = all(turn.token_ids for turn in trajectory.turns)
     if has_tokens and run:
         has_tokens = trajectory.prompt_ids == renderer.prompt(trajectory.opening, schemas_of(trajectory))

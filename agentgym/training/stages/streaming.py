@@ -1,4 +1,4 @@
-"""Playing in the background of a reinforcement: the stream, and its connection to the training loop and checkpoints."""
+"""Background play of a reinforcement: makes the stream, and connects it to the training loop and the checkpoints."""
 
 from __future__ import annotations
 
@@ -123,8 +123,8 @@ def sampling_copy(model: Any) -> Any:
     A trainer changes its model's mode, hooks and, during an optimiser step, weights. The copy needs memory for the
     trained weights; frozen weights, as below a LoRA adapter, are shared.
 
-    The copy's parameters keep `requires_grad`, though no gradient is computed: torch multiplies by a matrix that
-    requires a gradient in another way, so the last bits would differ.
+    The copy's parameters keep `requires_grad`, though no gradient is computed. Torch multiplies differently by a matrix
+    that requires a gradient, so without this the last bits would differ.
     """
     shared = {id(parameter): parameter for parameter in model.parameters() if not parameter.requires_grad}
     with plain_forward(model):

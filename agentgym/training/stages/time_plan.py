@@ -1,7 +1,7 @@
 """Estimates how long a run will take, from a few seconds of playing and training with its model.
 
-The lengths of its episodes are not known before. So there are two estimates: all episodes are as long as the oracle's,
-and all use up the recipe's budgets.
+How long its episodes will be is not known in advance. So there are two estimates: one as if all episodes were as long
+as the oracle's, one as if all used up the recipe's budgets.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from agentgym.training.stages.contract import PlannedStage
 from agentgym.trajectory.record import Trajectory
 
 _WRITTEN = 9
-"""The tokens of the longer of two measured messages; the shorter has one."""
+"""The number of tokens of the longer of two measured messages; the shorter has one token."""
 _LEARNED = 256
 """The tokens of the sequence by which training is measured."""
 _DEMONSTRATIONS = 4
 _COUNTED = ("train", "warm_start", "evaluate")
-"""The sections of the stages whose work a recipe says in advance."""
+"""The sections of those stages whose amount of work a recipe says in advance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Speeds:
 
 @dataclass(frozen=True, slots=True)
 class RunWork:
-    """The work of a run: the numbers of prompts and of episodes, played and learned from."""
+    """The work of a run: how many prompts are read, and how many episodes are played and learned from."""
 
     prompts_played: int = 0
     episodes_played: int = 0
@@ -78,7 +78,10 @@ class RunWork:
 
 
 def work_of(stages: Sequence[PlannedStage], context: RunContext) -> RunWork:
-    """Return the work that the stages' recipes say in advance. The prompt of a group is read once."""
+    """Return the amount of work that the stages' recipes say in advance.
+
+    The prompt of a group counts once, because it is read once.
+    """
     works = [_work_of_stage(stage, context.task_set) for stage in stages]
     return RunWork(*(sum(counts) for counts in zip(*map(astuple, works), strict=True)))
 
@@ -113,7 +116,7 @@ def budgeted(episode: EpisodeSection, prompt: float) -> Lengths:
 def time_notes(stages: Sequence[PlannedStage], context: RunContext, learner: Learner) -> Iterator[str]:
     """Play and train for some seconds. Yields: a sentence on how long the run will take.
 
-    Nothing for a run that plays on vLLM or trains a model in parts, whose speeds are known only later, and nothing if
+    Yields nothing for a run that plays on vLLM or shards its model, because these speeds are known only later; nor if
     no episode can be played: the first stage then says why.
     """
     if context.engine is not None or context.recipe.machine.sharding is not None or not context.task_set["train"]:

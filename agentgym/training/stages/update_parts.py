@@ -35,7 +35,8 @@ BEST = "best.json"
 def reference_of(
     model: Any, processing_class: Any, checkpoints: Path, checkpoint: Path | None, processes: Processes
 ) -> Iterator[None]:
-    """Make a trainer of `model` that is created in the block load the saved reference; first save it if needed.
+    """Make a trainer that is created inside the block load the saved reference model. If none is saved yet, `model` is
+    saved first.
 
     Args:
         model: the model at the start of the reinforcement.
