@@ -88,7 +88,7 @@ class ProgramSection(Section):
     environment: dict[str, str] = {}
     """Further environment variables of the program."""
     auxiliary_turns: bool = False
-    """Whether the program's side requests, such as for a title (no tools, other instructions), are turns and trained."""
+    """Whether a program's side requests (no tools, other instructions), such as for a title, are turns and trained."""
 
     @model_validator(mode="before")
     @classmethod
