@@ -81,7 +81,7 @@ class SignalToNoiseCallback(TrainerCallback):
 
 
 class SnrLearningRate(TrainingPart):
-    """Scales the learning rate in each step by SNR / (1 + SNR), with SNR the signal-to-noise ratio of the groups'
+    """Scales a step's learning rate by SNR / (1 + SNR), SNR being the signal-to-noise ratio of the groups'
     gradients.
     """
 

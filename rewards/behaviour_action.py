@@ -24,8 +24,8 @@ Action = tuple[str, str, str]
 
 
 class BehaviourAction(Reward):
-    """Compares the calls of `act` that ran with the actions of `truth["actions"]`, the first call with the first action
-    and so on. An action is a text: `terminate`, or `type target: value`.
+    """Compares the n-th call of `act` that ran with the n-th of `truth["actions"]`: `terminate` or `type target:
+    value`.
 
     Turn components, each divided by the session's number of actions, so that each sums to at most 1 over an episode
     (`value` to at most `difficulty`): `action_type` for the right type; `attribute` for the right element, if the type

@@ -17,8 +17,7 @@ MAX_STEPS = 20
 
 
 class BfclTurns(Reward):
-    """For `agentgym/function-turns-v1`: `truth["turns"]` has two entries for each turn: `state`, a digest, and
-    `results`, a list of digests.
+    """For `agentgym/function-turns-v1`: `truth["turns"]` has, for each turn, digests of `state` and of all `results`.
 
     A turn without results in the truth is not compared: in it the agent still lacks information that a later turn
     gives. In every other turn the agent must have made a call, the final state must be the expected one, and all

@@ -9,8 +9,7 @@ from .boxes import answered_box, inside, true_box
 
 
 class BoxSize(Reward):
-    """Outcome component `box_size`, 0 to 1: the smaller divided by the larger of the two boxes' widths, times the same
-    of the heights.
+    """Outcome component `box_size`, 0 to 1: the boxes' smaller width over their larger, times the same of heights.
 
     A box whose centre misses the target gets 0. An episode without a box has no component.
     Source: rewarding the size in addition to hit and IoU: GUI-G1, Zhou et al. 2025, arXiv:2505.15810. This product is

@@ -15,8 +15,7 @@ BADLY_WRITTEN = frozenset({ResultStatus.MALFORMED, ResultStatus.UNKNOWN_TOOL, Re
 
 
 class CallValidity(Reward):
-    """Turn component `valid_calls`, the share of the turn's calls that could be run; outcome component `format`, 1.0 or
-    0.0.
+    """Turn component `valid_calls`, the share of the turn's calls that could be run; outcome `format`, 1.0 or 0.0.
 
     A turn without calls has no `valid_calls`. `format` is 1.0 if the episode has a call and every call was well formed.
     A call is malformed if it is unreadable, names an unknown tool or has wrong arguments; a call that the tool refuses

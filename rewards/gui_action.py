@@ -12,8 +12,7 @@ from .boxes import answered_point, as_box, final_call, inside
 
 
 class GuiAction(Reward):
-    """Compares the agent's final call with `truth["act"]`: the kind of action, then the box to click or the text, if
-    any.
+    """Compares the agent's final call with `truth["act"]`: the kind of action and, if it has one, its box or text.
 
     For example ["click", [10, 20, 60, 40]], ["type", "Oslo"], ["back"].
     Components: `action_type`, 1.0 for the right kind; `action_argument`, 1.0 for the right kind with a point in the

@@ -19,8 +19,7 @@ CRITICISE = (
 
 
 class JudgedSpans(Reward):
-    """Spans on the pieces of a turn that a chat model quotes, of value 1 for right pieces and -1 for wrong ones. No
-    components.
+    """Spans on the pieces of a turn that a chat model quotes, of value 1 if right and -1 if wrong. No components.
 
     The wrapper `span_weighted(turns='signed')` then gives the credit of a rewarded turn to its right pieces, and the
     blame for a punished one to its wrong pieces. A quote that does not occur exactly once in the text is dropped. The

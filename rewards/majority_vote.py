@@ -21,8 +21,7 @@ MAX_CLASSES = 64
 
 
 class MajorityVote(Reward):
-    """Outcome components `vote`, 1.0 for the group's most frequent answer, else 0.0; and `agreement`, that answer's
-    share of the group.
+    """Outcome components `vote`, 1.0 for the group's most frequent answer, and `agreement`, that answer's share.
 
     An episode without an answer casts no vote, and its `vote` is 0. Among answers with equally many votes the first
     wins. In a group with fewer than two answers every `vote` is 0, and `agreement` is missing. `agreement` has weight
@@ -80,8 +79,7 @@ class _WaitingGroup:
 
 
 class CoReward(MajorityVote):
-    """Outcome components `vote` and `agreement` as in majority_vote, but compared with the majority answer to the other
-    phrasing.
+    """Outcome components `vote` and `agreement` as in majority_vote, by the majority answer to the other phrasing.
 
     Two tasks with the same question in different words have the same `truth["pair"]`, and the sampler `paired` draws
     them in the same step. Each group waits for the other's majority answer, at most as long as a judge may take.

@@ -18,8 +18,7 @@ from .final_answer import final_answer, gold_answers
 
 
 class ReferenceProbability(Reward):
-    """Outcome components `reference_probability`, 0 to 1, debiased (see `debias`); and `reference_raw`, not debiased,
-    of weight 0.
+    """Outcome components `reference_probability`, 0 to 1, see `debias`; and `reference_raw`, not debiased, weight 0.
 
     The reference is `truth["answer"]`, written as a call of the final tool. An episode without token ids (from a script
     or an API) has neither component.

@@ -10,8 +10,7 @@ from .spent_cost import SpentCost
 
 
 class RoutedAnswer(Combined):
-    """`answer_match` and, for right answers only, `spent_cost`. A right answer earns 1 - weight * min(1, cost /
-    budget).
+    """`answer_match` and, for right answers only, `spent_cost`: they earn 1 - weight * min(1, cost / budget).
 
     Args:
         weight: weight of the cost, at least 0; if it is large, the best policy asks no model. budget: the cost that

@@ -28,8 +28,7 @@ def hcapo(
     outcome_weight: Positive = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
-    """A_ik = A_i + credit_weight * (Q_ik - mean Q of the others at turn index k), Q_ik = clip(rho_ik, lowest, highest)
-    * G_ik.
+    """A_ik = A_i + credit_weight * (Q_ik - mean Q_k of the others), Q_ik = clip(rho_ik, lowest, highest) * G_ik.
 
     rho_ik = exp(hindsight) is how much likelier the model finds the turn once told the outcome. This is our reading of
     the paper's abstract, which describes refined step Q-values and an advantage of two scales; the rest of the paper

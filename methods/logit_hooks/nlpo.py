@@ -22,8 +22,7 @@ FILE = "nlpo.pt"
 
 
 class Nlpo:
-    """Samples only from the fewest tokens that together have the probability `top_p` by the slow copy, at temperature
-    1.
+    """Samples from the fewest tokens that together have the probability `top_p` by the slow copy, at temperature 1.
 
     The copy has the policy's weights at the start of reinforcement, and takes its current weights every `refresh_every`
     steps. Outside of reinforcement nothing is restricted. Each sampled token costs a forward pass of the copy, without

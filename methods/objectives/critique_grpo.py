@@ -11,8 +11,7 @@ from agentgym.training.objectives import TokenBatch
 
 
 def critique_grpo(tokens: TokenBatch, *, gamma: Positive = 0.1) -> torch.Tensor:
-    """-f(pi) A for each token of a refinement, with f(p) = p / (p + gamma); for all other tokens -(pi/mu) A, not
-    clipped.
+    """-f(pi) A for each token of a refinement, f(p) = p / (p + gamma); for all other tokens -(pi/mu) A, not clipped.
 
     A refinement was sampled with a critique in its prompt and is trained on without it, as with the gatherer `refined`
     and with `strip` of `guided` and `scaffolded`. For text that the policy would hardly write without help, the usual

@@ -12,8 +12,7 @@ from agentgym.training.objectives import LossRequirements, TokenBatch, define_lo
 
 @define_loss(LossRequirements(advantages=False, group_outcomes=True))
 def nft(tokens: TokenBatch, *, floor: Share = 1.0, weigh: Literal["root", "failures", "none"] = "root") -> torch.Tensor:
-    """-w [r log R + (1 - r) log((1 - q R) / (1 - q))] for each token: R = pi / mu, r the episode's success, q the
-    group's mean success.
+    """-w [r log R + (1 - r) log((1 - q R) / (1 - q))] per token: R = pi/mu, r the success, q its mean over the group.
 
     A failure maximises the likelihood under the policy that remains when the successes are removed from mu. If (1 - q
     R) / (1 - q) is below `floor`, it is raised to `floor` and keeps its gradient. Groups in which all or none succeed

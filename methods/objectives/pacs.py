@@ -19,8 +19,7 @@ def pacs(
     score: Literal["ratio", "likelihood"] = "ratio",
     balance: bool = False,
 ) -> torch.Tensor:
-    """Cross-entropy of success, whose logit is s_i minus the mean s of the group's other episodes; s = beta x log pi/mu
-    of the whole episode.
+    """Cross-entropy of success; its logit is s_i - mean s of the group's others, s = beta x log pi/mu of an episode.
 
     In a group whose episodes share one label, the logits are pulled to 0 until the policy has moved equally on all.
     Episodes that the infrastructure failed or that have no verdict are ignored, in this mean too. With fewer than two

@@ -10,8 +10,7 @@ from agentgym.training.objectives import LossRequirements, TokenBatch, define_lo
 
 @define_loss(LossRequirements(advantages=False, group_outcomes=True, whole_groups=True))
 def pairwise_ppo(tokens: TokenBatch, *, component: str = "success", epsilon: Positive = 0.2) -> torch.Tensor:
-    """PPO's clipped surrogate for each pair of episodes i, j: its ratio is i's pi/mu divided by j's, its advantage is P
-    - 1/2.
+    """PPO's clipped surrogate for each pair of episodes: the ratio is i's pi/mu over j's, the advantage is P - 1/2.
 
     P = 1/2 + (c_i - c_j) / 2 is the chance that i beats j, c an outcome component between 0 and 1. Each pair with
     different c counts once, for the better episode, and all groups have the same weight. Adding a constant to the

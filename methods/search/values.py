@@ -36,8 +36,7 @@ class PotentialValue:
 
 
 class LogProbValue:
-    """How likely the turns up to the node are under the policy: the sum of their tokens' log-probabilities, divided by
-    L^alpha for L turns.
+    """How likely the policy finds the L turns up to the node: the sum of their tokens' log-probabilities / L^alpha.
 
     Args:
         alpha: 0 prefers short paths, 1 gives the mean per turn.

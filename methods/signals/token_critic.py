@@ -21,8 +21,7 @@ FILE = "token_critic.pt"
 
 
 class TokenCritic(SignalProvider):
-    """Compute `token_values`: one number for each own token of a turn, predicted before the token and fitted to the
-    return from that turn on.
+    """Compute `token_values`: a number before each own token of a turn, fitted to the return from that turn on.
 
     Args:
         model: the model whose body is copied.

@@ -29,8 +29,7 @@ def other_generation(part: TrainingPart, plan: TrainingPlan) -> str:
 
 
 class EntropyForks(GathererWrapper):
-    """Plays part of each group from the start; the others branch off from these where a tool's result left the policy
-    unsure.
+    """Plays part of each group from the start; the rest branches off where a tool's result left the policy unsure.
 
     H_k is the entropy of the first `tokens` tokens of turn k: over the `top` likeliest tokens, at temperature 1,
     divided by the logarithm of the vocabulary's size, averaged. An episode forks before turn k > 0 if

@@ -20,8 +20,7 @@ from .begun_groups import begun_groups, turn_schedules
 
 
 class Starts(GathererWrapper):
-    """Plays some groups from a turn of a recorded success, so that tasks that never succeed from the start can be
-    learnt.
+    """Plays some groups from a turn of a recorded success, to learn tasks that never succeed from the start.
 
     At first one turn is left to play. Once the mean success of the last `groups` of these groups reaches `solved`, one
     more turn is left, up to whole episodes (a reverse curriculum). The turns before are repeated as recorded, in a

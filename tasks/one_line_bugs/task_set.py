@@ -44,7 +44,7 @@ def with_shell(seed: int = 0) -> TaskSet:
 
 @cache
 def given(seed: int = 0) -> TaskSet:
-    """The tasks of `swe/one-line-v1` in `agentgym/swe-given-v1`, where the prompt shows the module and the agent only
+    """The tasks of `swe/one-line-v1` in `agentgym/swe-given-v1`, whose prompt shows the module; the agent only
     edits.
     """
     return _build(GIVEN, seed, "agentgym/swe-given-v1")
