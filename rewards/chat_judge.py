@@ -93,9 +93,11 @@ class ChatJudge:
         """Return one of the choices, or `worst`.
 
         Args:
-            written: the names of the texts that an agent wrote. worst: the verdict if there is none on these texts, but
-                one on harmless texts in their place.
-        Raises: JudgeError without a judge, or if it cannot be reached or gives no verdict on any text.
+            written: the names of the texts that an agent wrote.
+            worst: returned if the judge gives no verdict on the agent's texts, but gives one when harmless texts stand
+                in their place.
+        Raises: JudgeError if there is no judge, if it cannot be reached, or if it gives no verdict for a reason other
+            than the agent's texts.
         """
         listed = " or ".join(f"VERDICT: {choice}" for choice in choices)
         expected = f"it should end in one of {', '.join(choices)}"

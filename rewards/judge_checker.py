@@ -16,7 +16,7 @@ from .judge_values import pack, unpack
 
 
 def serve() -> None:
-    """Run the tests given in the first line."""
+    """Run the tests given in the first line of stdin. Write the candidate's calls to stdout; read answers on stdin."""
     job = json.loads(sys.stdin.readline())
     out, sys.stdout = sys.stdout, sys.stderr
 

@@ -1,6 +1,6 @@
 """Splits a mathematical answer, in LaTeX or plain notation, into tokens: numbers, names, commands and operators."""
 
-# ruff: noqa: SIM905 - lists of words are read as words
+# ruff: noqa: SIM905 - a list of words is easier to read as one string that is split
 
 from __future__ import annotations
 

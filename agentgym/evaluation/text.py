@@ -32,7 +32,7 @@ def format_evaluation(evaluation: Evaluation) -> str:
 
 
 def format_attempts(evaluation: Evaluation) -> str:
-    """Return the rates of episodes with several attempts, see `OutcomeStatistics.attempts`; empty with single ones."""
+    """Return the rates of `OutcomeStatistics.attempts` as text; empty unless episodes have several attempts."""
     rates = [f"{name} {percent(estimate.value)}" for name, estimate in evaluation.attempts().items()]
     return ", ".join(rates)
 

@@ -144,7 +144,7 @@ def _adapted(model: Any, configuration: Any) -> Any:
     with warnings.catch_warnings():  # peft reads a name that transformers has deprecated
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
         adapted = get_peft_model(model, configuration)
-    # otherwise peft would store the name in the model's configuration
+    # set only now: get_peft_model replaces it by the name that the loaded model has
     adapted.peft_config[ADAPTER].base_model_name_or_path = base
     return adapted
 
@@ -163,8 +163,8 @@ def _prepared(model: Any) -> Any:
 def target_layers(model: Any, targets: str | list[str]) -> list[str]:
     """Return the last part of the layer names (such as q_proj) for "all-linear"; other targets as they are.
 
-    peft would save the full name of each layer instead. An adapter with such a list also loads into a model with more
-    layers, and adapts only some of them.
+    peft would save the full name of each layer instead. With full names, an adapter would load into a model with more
+    layers and adapt only some of them. With short names, `open_adapter` refuses that model.
 
     Raises: PolicyError if the model has no linear layer of one of these names.
     """

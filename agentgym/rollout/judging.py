@@ -82,7 +82,7 @@ class Judge:
         await self.judge_turn(trajectory.turns[-1], trajectory)
 
     async def judge_end(self, trajectory: Trajectory) -> bool:
-        """Judge an ended episode: set its outcome, the hindsight components and spans of its turns, and its weights.
+        """Judge an ended episode: set its outcome, component weights, and the turns' hindsight components and spans.
 
         Returns: whether turns may have new components or spans.
         Raises: as `judge_turn`.

@@ -1,4 +1,4 @@
-"""What a model is shown of a tool: its JSON Schema, and what it returned as message content."""
+"""What a model is shown of a tool: its JSON Schema, and its return value, converted to message content."""
 
 from __future__ import annotations
 

@@ -201,7 +201,10 @@ class TurnGRPOTrainer(PolicyLossTrainer):
                 )
 
     def _add_loss_inputs(self, batch: dict[str, Any], own_trajectories: Sequence[Trajectory]) -> None:
-        """Add the columns for objectives and terms: groups, outcomes, and the inputs and other rows from parts."""
+        """Add the columns that objectives and terms read: groups, outcomes, and the inputs from parts.
+
+        Also keep the parts' other rows beside the batch: episodes that the policy did not play.
+        """
         size, trajectories = self._group_size(), self._episodes.trajectories
         first_row = self.processes.rank * len(own_trajectories)
         groups = torch.arange(first_row, first_row + len(own_trajectories)) // size
@@ -292,7 +295,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         return int(self.num_generations if self.model.training else self.num_generations_eval)
 
     def _play_shared(self, indices: Sequence[int]) -> StepEpisodes:
-        """Play a step in the first process, and share the rows, but not the groups, with the others."""
+        """Play a step in the first process, and share the rows, but not the groups, with the other processes."""
         groups: list[GatheredGroup] = []
 
         def play() -> StepEpisodes:

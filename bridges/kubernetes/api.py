@@ -18,7 +18,7 @@ from agentgym import MissingExtraError, install_command
 from agentgym.cluster import hosts
 
 GROUP = "extensions.agents.x-k8s.io"
-"""The API group of claims and warm pools, defined by kubernetes-sigs/agent-sandbox."""
+"""The API group of sandbox claims and warm pools, defined by kubernetes-sigs/agent-sandbox."""
 VERSION = "v1beta1"
 REQUEST_S = 15.0
 """How long a request may take."""
@@ -63,7 +63,7 @@ class KubernetesApi:
     Args:
         context: the context of the kubeconfig; None for its current one, or for the account of this pod if there is no
             kubeconfig.
-        namespace: the namespace of the objects; None for that of the context or the pod.
+        namespace: the namespace of the claims and pods; None for that of the context or of this pod.
     """
 
     def __init__(self, context: str | None = None, namespace: str | None = None) -> None:
@@ -120,7 +120,7 @@ class KubernetesApi:
             await asyncio.sleep(_TLS_END_S)
 
     async def claims(self, selector: str) -> list[dict[str, Any]]:
-        """Return the claims with a label. Raises: ApiError."""
+        """Return the sandbox claims that match a label selector. Raises: ApiError."""
         path = self._path("sandboxclaims") + "?" + urlencode({"labelSelector": selector})
         items: list[dict[str, Any]] = (await self._ask("GET", path))["items"]
         return items
@@ -130,15 +130,15 @@ class KubernetesApi:
         return await self._ask("GET", self._path(plural, name, group))
 
     async def create_claim(self, claim: Mapping[str, Any]) -> None:
-        """Create a claim. Raises: ApiError; if its status is 0, the claim may exist."""
+        """Create a sandbox claim. Raises: ApiError; if its status is 0, the claim may exist."""
         await self._ask("POST", self._path("sandboxclaims"), claim)
 
     async def change_claim(self, name: str, changes: Mapping[str, Any]) -> None:
-        """Merge changes into a claim. Raises: ApiError."""
+        """Merge changes into a sandbox claim. Raises: ApiError."""
         await self._ask("PATCH", self._path("sandboxclaims", name), changes)
 
     async def delete_claim(self, name: str) -> None:
-        """Delete a claim, and with it the pod. A missing claim is not an error. Raises: ApiError."""
+        """Delete a sandbox claim, and with it the pod. A missing claim is not an error. Raises: ApiError."""
         try:
             await self._ask("DELETE", self._path("sandboxclaims", name))
         except ApiError as error:

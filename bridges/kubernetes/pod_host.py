@@ -2,8 +2,8 @@
 
     python3 -m agentgym.bridges.kubernetes.pod_host --backend namespaces --lease-s 30 --driver 4711
 
-The kubernetes backend starts it by the exec call of the cluster's API. It ends at the end of its input, or when it has
-received nothing for the length of the lease. All its sandboxes end with it.
+The kubernetes backend starts it by the exec call of the cluster's API. The process ends at the end of its input, or
+when it has received nothing for the length of the lease. All its sandboxes end with it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class HostServer:
     Args:
         host: the host to call.
         source, sink: descriptors to read from and to write to.
-        lease_s: it ends if it receives nothing for this long, in seconds.
+        lease_s: the server ends when it has received nothing for this many seconds.
     """
 
     def __init__(self, host: hosts.SandboxHost, source: int, sink: int, lease_s: float) -> None:
@@ -45,7 +45,7 @@ class HostServer:
         self._outgoing: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
 
     async def serve(self) -> None:
-        """Answer until the driver is gone, and close every sandbox."""
+        """Answer until the driver is gone, then close every sandbox."""
         for work in (self._read, self._write):
             threading.Thread(target=work, daemon=True).start()
         while (left_s := self._heard_at + self._lease_s - time.monotonic()) > 0 and not self._ended.is_set():
@@ -107,8 +107,8 @@ def main() -> None:
     """Run the program."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", default="namespaces", help="what makes the sandboxes, by registered name")
-    parser.add_argument("--lease-s", type=float, default=30.0, help="how long it outlives the last heartbeat")
-    parser.add_argument("--driver", type=int, default=0, help="pid of the driver, which is shown as their owner")
+    parser.add_argument("--lease-s", type=float, default=30.0, help="end after this many seconds without input")
+    parser.add_argument("--driver", type=int, default=0, help="pid of the driver, shown as the owner of the sandboxes")
     options = parser.parse_args()
     asyncio.run(_serve(options.backend, options.lease_s, options.driver))
 

@@ -1,8 +1,8 @@
-"""Runs an environment of verifiers for our process, in the Python environment that has verifiers.
+"""Runs an environment of verifiers for an agentgym process, in the Python environment that has verifiers.
 
-It imports nothing of agentgym. It reads lines of JSON from standard input, writes lines of JSON to standard output,
-and ends when its input ends. All other output goes to standard error. A model call of an episode becomes a line, and
-the line that answers it becomes the model's message.
+This program imports nothing of agentgym. It reads lines of JSON from standard input, writes lines of JSON to standard
+output, and ends when its input ends. All other output goes to standard error. A model call of an episode becomes a
+line, and the line that answers it becomes the model's message.
 
     {"op": "open", "config": {...}, "most": 200}   -> {"opened": [{"key", "messages"}, ...]}
     {"op": "begin", "episode": "7", "index": 3, "key": "..."}
@@ -154,7 +154,7 @@ class VerifiersRunner:
             del self._episodes[name]
 
     async def _complete(self, request: web.Request) -> web.Response:
-        """Answer an episode's model call with the message that our process sends."""
+        """Answer an episode's model call with the message that the agentgym process sends."""
         name = request.match_info["episode"]
         body = await request.json()
         episode, messages = self._episodes.get(name), body["messages"]
@@ -237,7 +237,7 @@ def _refusal(text: str) -> web.Response:
 
 
 async def main() -> None:
-    """Serve the lines of standard input until it ends."""
+    """Carry out the requests on standard input until it ends."""
     module = types.ModuleType(LOOP)
     module.LoopHarness, module.__all__ = LoopHarness, ["LoopHarness"]  # type: ignore[attr-defined]
     LoopHarness.__module__ = LOOP
@@ -251,7 +251,7 @@ async def main() -> None:
             while line := await reader.readline():
                 try:
                     await worker.take(json.loads(line))
-                except Exception as error:  # noqa: BLE001  the other side reports what it means
+                except Exception as error:  # noqa: BLE001  the agentgym process reports it
                     worker.write({"failed": f"{type(error).__name__}: {error}"})
         finally:
             await worker.close()

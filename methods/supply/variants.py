@@ -32,14 +32,17 @@ _OF_THE_SET = {"state_keys", "potentials", "gold_logprobs"}
 
 
 def given_only_for_the_set(part: TrainingPart, plan: TrainingPlan) -> str:
-    """Reject signals and experts that exist only for the set's tasks: this gatherer also trains on writing tasks."""
+    """Return why signals or experts that exist only for the set's tasks are rejected; "" if none is used.
+
+    The gatherer also trains the policy on tasks in which it writes new tasks.
+    """
     needs = _OF_THE_SET & set(plan.train.make_estimator().requires)
     if not needs and plan.train.experts is None:
         return ""
     return (
-        f"train.gather = {plan.train.gather} also trains on writing tasks, of which there are no "
-        f"{', '.join(sorted(needs)) or 'episodes of experts'}. Choose another "
-        f"{'estimator' if needs else 'objective, without train.experts'}, or leave it out."
+        f"train.gather = {plan.train.gather} also trains on tasks in which the policy writes new tasks. These tasks "
+        f"have no {', '.join(sorted(needs)) or 'episodes of experts'}. Choose another "
+        f"{'estimator' if needs else 'objective, without train.experts'}, or remove {part.label} from train.gather."
     )
 
 

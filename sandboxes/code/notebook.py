@@ -13,7 +13,7 @@ from .workbench import RUN_S, Workbench, files_of
 SYSTEM = "You have a Python notebook in /work: variables live from cell to cell. Work it out, then submit."
 RESTARTED = "\x00restart"
 
-# Shows the value of a cell's last expression, as notebooks do. Its name begins with underscores, and is deleted.
+# Shows the value of a cell's last expression, as notebooks do. `__run` deletes its own name, so that no cell sees it.
 CELL = """
 def __run(__source):
     import ast, sys

@@ -82,7 +82,8 @@ class ProgramEnvironment(Environment):
         examples: Any = task.parameters.get("examples", [])
         if not isinstance(examples, list | tuple) or not all(map(_is_example, examples)):
             raise TaskError(
-                f"{task.id}: parameters['examples'] must be a list of stdin and stdout, not {examples!r:.200}."
+                f"{task.id}: parameters['examples'] must be a list of objects with the texts `stdin` and `stdout`, not "
+                f"{examples!r:.200}."
             )
         self._examples = [dict(example) for example in examples]
         self._bench = Workbench(self, {}, programs=self._program.needs, checkpoint=checkpoint)

@@ -45,7 +45,7 @@ SYSTEM = "You work in a shell. Do what is asked with commands, then call done."
 
 
 class CodeTerminal(Environment):
-    """A shell on files that a task folder describes. Not isolated: its commands share files, /tmp included.
+    """A shell in a sandbox, on a task folder's files. Not isolated from each other: its commands share files and /tmp.
 
     Task parameters: `folder`, the path of a task folder of Harbor or Terminal-Bench on this host; `digest`, a hash of
     its content at the import; `image`, to replace the image that its Dockerfile names. The agent sees neither tests nor

@@ -94,7 +94,7 @@ class Habits:
     purchase: ShopperAction
 
     def search(self, page: ShopPage) -> ShopperAction:
-        """Return the text typed on the first page."""
+        """Return the action that types the search text on the first page."""
         text = self.wording.format(brand=self.brand, colour=page.colour, kind=page.kind)
         return ShopperAction(TYPE, "search box", text)
 
@@ -111,7 +111,7 @@ class Habits:
         return None
 
     def pick(self, page: ShopPage) -> ShopperAction:
-        """Return the action of opening the chosen product, or another action if no product on the page fits."""
+        """Return the action that opens the chosen product; if none on the page fits, the one that goes on or leaves."""
         fits = FITS[self.fit]
         if fitting := [each for each in page.visible if fits(each, page, self.brand)]:
             return ShopperAction(CLICK, "product", min(fitting, key=_CHOICES[self.choice]).name)
@@ -205,8 +205,8 @@ def consistent(habits: HabitsByKind, past: Session) -> HabitsByKind:
 
 
 def all_foretell(habits: HabitsByKind, present: Session) -> bool:
-    """Return whether each of these habits leads to the session's decisions: then a log that leaves only these possible
-    predicts the session.
+    """Return whether each of these habits leads to the session's decisions: then a log that is consistent with these
+    habits only predicts the session.
     """
     decisions = _decisions(present)
     return all(len(_agreeing(kind, habits[kind], decisions[kind])) == len(habits[kind]) for kind in _ACT)

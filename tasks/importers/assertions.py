@@ -44,8 +44,8 @@ def assertions_of(language: str, test: str, function: str) -> list[Assertion]:
     """Return every assertion of a test, in order.
 
     Args:
-        language: "cpp", "go", "java", "javascript" or "rust". function: the name that the test calls.
-    Raises: NoLiteral if a call of the function occurs outside a comparison with a plain value.
+        language: "cpp", "go", "java", "javascript" or "rust". function: the name of the tested function.
+    Raises: NoLiteral if a call of this function occurs outside a comparison with a plain value.
     """
     text = without_comments(test)
     call = rf"(?<!\w)(?:candidate|(?:\w+\.)?{re.escape(function)})\s*\("
@@ -65,9 +65,9 @@ def assertions_of(language: str, test: str, function: str) -> list[Assertion]:
 
 
 class _Assertions(Literals):
-    """Reads assertions.
+    """Reads the assertions of a test program.
 
-    `call` is the pattern that matches the beginning of a call of the function, with its bracket.
+    `call` is the pattern of the beginning of a call of the tested function, including the opening bracket.
     """
 
     def __init__(self, text: str, call: str) -> None:

@@ -1,5 +1,6 @@
-"""Computes the names that search environments give to the pages of a file of questions, of which several may share a
-title.
+"""Computes the names that search environments give to the pages in a file of questions.
+
+Several pages may share a title.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 class PageNames:
     """Names a file's paragraphs, which must be given in file order, as the search index of the file does.
 
-    A paragraph with the title and the text of an earlier one is the same page. With the title of an earlier one and
-    another text it is a new page, `Title (2)`. If titles differ only in case, the later ones get a name with an
-    addition in brackets.
+    A paragraph with the title and the text of an earlier one is the same page. A paragraph with the same title but
+    another text is a new page, `Title (2)`. If titles differ only in case, the later ones get a name with an addition
+    in brackets.
     """
 
     def __init__(self) -> None:

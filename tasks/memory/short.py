@@ -18,7 +18,7 @@ SIZES = {"train": 4500, "validation": 120, "unseen_pairs": 360}
 FACTS = 3
 """The number of facts that are told in a session. It also has one line of small talk."""
 FORGETS = 1 / 2
-"""The probability that the imperfect oracle leaves a fact out of a note."""
+"""The probability that the imperfect oracle leaves an attribute out of the notes of a task."""
 INSTRUCTIONS = {
     "manager": f"Note who speaks, and of {', '.join(ATTRIBUTES)} what is said, with its value.",
     "answerer": "Answer as it is noted: who, what, and its value.",
@@ -32,14 +32,14 @@ def task_set_short(seed: int = 0) -> TaskSet:
     The seed chooses who says what. For tiny models.
 
     Difficulty is a level from 1 to 3, the number of sessions, also as the tag `level_2`. Held-out tasks carry the tag
-    `unseen_pairs`: the answer is a value that no training task says of this person.
+    `unseen_pairs`: the answer is a value that no training task gives this person.
     """
     generator = TaskGenerator(NAME, SIZES, seed)
     return TaskSet(NAME, generator.splits(_task), oracle=oracle, imperfect_oracle=imperfect_oracle)
 
 
 def is_held_out(name: str, what: str, value: str) -> bool:
-    """Return whether no training task says this about this person. It holds for one value in six."""
+    """Return whether no training task gives the person this value of attribute `what`: true for one value in six."""
     return (NAMES.index(name) + ATTRIBUTES[what].values.index(value)) % 6 == 0
 
 
@@ -70,7 +70,7 @@ def _task(rng: random.Random, slot: TaskSlot) -> Task:
 
 
 def _value(rng: random.Random, name: str, what: str, *, held_out: bool = False) -> str:
-    """Return a value that training says about this person, or one that it never says."""
+    """Return a value of attribute `what` that a training task may give the person; if held_out, one that none gives."""
     return rng.choice([value for value in ATTRIBUTES[what].values if is_held_out(name, what, value) == held_out])
 
 
@@ -86,8 +86,8 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Play as the oracle does, but omit each fact from the notes with probability 1/2, and answer as one who does not
-    know it.
+    """Play as the oracle does, but omit each attribute from the notes with probability 1/2, and answer that the value
+    is unknown if its attribute was omitted.
     """
     rng = random.Random(seed_of("imperfect", task.id))
     return _play(task, [what for what in ATTRIBUTES if rng.random() >= FORGETS])

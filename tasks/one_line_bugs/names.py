@@ -1,6 +1,6 @@
 """Names of functions: too many for a policy to memorise, so that it must read the name in the task."""
 
-# ruff: noqa: SIM905 - lists of words are read as words
+# ruff: noqa: SIM905 - a list of words is easier to read as one string that is split
 
 NAMES = tuple(
     """

@@ -1,6 +1,6 @@
 """Chooses the pages to photograph: their data, window sizes and styles."""
 
-# ruff: noqa: SIM905 - lists of words are read as words
+# ruff: noqa: SIM905 - a list of words is easier to read as one string that is split
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The store: builds an SQLite database of eleven tables, the same bytes for the same seed."""
 
-# ruff: noqa: SIM905 - lists of words are read as words
+# ruff: noqa: SIM905 - a list of words is easier to read as one string that is split
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Because the pieces are common, a small byte-pair vocabulary writes any name in a
 has never seen still consists of pieces that it has seen.
 """
 
-# ruff: noqa: SIM905 - lists of words are read as words
+# ruff: noqa: SIM905 - a list of words is easier to read as one string that is split
 
 from __future__ import annotations
 

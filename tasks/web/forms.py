@@ -1,6 +1,6 @@
 """The task set `web/forms-v1`: one page, one to three actions, for policies that are new to reading pages."""
 
-# ruff: noqa: SIM905 - lists of words are read as words
+# ruff: noqa: SIM905 - a list of words is easier to read as one string that is split
 
 from __future__ import annotations
 

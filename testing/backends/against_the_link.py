@@ -192,7 +192,7 @@ async def numbers_of_json_that_are_none(target: Target) -> None:
 
 
 async def headers_nested_as_deep_as_json_may_be(target: Target) -> None:
-    """Lists in a reply's fields, nested almost as deep as the parser allows: the sandbox ends."""
+    """Lists in a field, nested as deep as the parser can read: the reply is still invalid, so the sandbox ends."""
     text = json.dumps({**HONEST, "exit": "NESTED"})
     frames = []
     for depth in (200, 800, 900, 940, 960, 980, 990):

@@ -20,7 +20,7 @@ _VERDICT_STYLES = {"passed": ("held", "green"), "failed": ("NOT HELD", "bold red
 
 def attack(
     backends: Annotated[
-        list[str] | None, typer.Option("--backend", metavar="NAME", help="By default every one that works here.")
+        list[str] | None, typer.Option("--backend", metavar="NAME", help="By default every backend that works here.")
     ] = None,
     only: Annotated[list[str] | None, typer.Option("--only", metavar="CHECK", help="Only this check, by name.")] = None,
     contract: Annotated[bool, typer.Option("--contract", help="Check the contract too, not only attacks.")] = False,
@@ -30,12 +30,13 @@ def attack(
         list[Path] | None, typer.Option("--beside", metavar="FILE.json", help="Put an earlier run beside this one.")
     ] = None,
     target: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Keep as .json, or as a table in a .md document.")
+        Path | None, typer.Option("--out", metavar="FILE", help="Keep results as .json, or as a table in .md.")
     ] = None,
 ) -> None:
-    """Attack the sandboxes of this machine: each attack must be held, the host unharmed, the next sandbox well.
+    """Attack the sandboxes of this machine. Each attack must be contained, and the host and the next sandbox unharmed.
 
-    The attacks are bounded, and harmless if sandboxes are made correctly. Ends with 1 if an attack is not held.
+    The attacks are bounded, and harmless if sandboxes are made correctly. The exit status is 1 if one is not
+    contained (NOT HELD).
 
     Example: agentgym dev sandbox-attack --backend namespaces
     """

@@ -1,4 +1,4 @@
-"""The files of the page, and its modules combined into one script for the viewer and the report."""
+"""The files of the web page that the viewer and the report show, with its JavaScript modules combined into a script."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def served() -> dict[str, bytes]:
 
 
 def script() -> str:
-    """Return all modules as one script, each after the modules it imports.
+    """Return all JavaScript modules as one script, each after the modules it imports.
 
     The modules write each import as `import { a, b } from "./module.js";`, export only functions, constants and
     classes, and share no top-level names; a test checks this.
@@ -53,7 +53,7 @@ def script() -> str:
 
 
 def module(name: str) -> str:
-    """Return the text of one module."""
+    """Return the text of one JavaScript module."""
     return assets()[name].decode("utf-8")
 
 

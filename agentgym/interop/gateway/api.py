@@ -26,7 +26,7 @@ class Api(Protocol):
 
     Attributes:
         path: the URL path that serves it.
-        keep_alive: what a stream holds while its client waits, which clients of the API skip.
+        keep_alive: text sent in a stream while its client waits. Clients of the API skip it.
     """
 
     path: str
@@ -72,7 +72,8 @@ def chat_of(
 
     Args:
         sampling: the object that holds the fields of sampling.
-    Raises: ServerRefusal for too many parts, an invalid token limit, or a choice of tools that there are not.
+    Raises: ServerRefusal for no messages; too many messages, tools or images; an invalid token limit; or a choice of
+        tools that are not offered.
     """
     if not messages or len(messages) > MAX_MESSAGES or len(tools.schemas) > MAX_TOOLS:
         raise invalid(f"A request must have 1 to {MAX_MESSAGES} messages and at most {MAX_TOOLS} tools.")
@@ -109,7 +110,7 @@ class Tools:
     forms: dict[str, ToolForm] = field(default_factory=dict)
 
     def add(self, function: Mapping[str, Any], form: ToolForm | None = None) -> None:
-        """Add a tool. `form`: how the program calls it, unless as a function. Raises: ServerRefusal."""
+        """Add a tool. `form`: how the program calls it; None: as a plain function. Raises: ServerRefusal."""
         if form is not None:
             self.forms[form.policy_name] = form
             function = {**function, "name": form.policy_name}

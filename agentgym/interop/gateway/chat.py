@@ -19,11 +19,11 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class ToolForm:
-    """How a program calls a tool that is not a plain function: the policy sees it as one, by another name.
+    """How a program calls a tool that is not a plain function. The policy sees a plain function with another name.
 
     Attributes:
         name, namespace: the program's names.
-        takes_text: whether the tool takes a text in place of arguments; for the policy, the argument `input`.
+        takes_text: whether the tool takes a text in place of arguments. The policy gives it as the argument `input`.
     """
 
     name: str
@@ -32,7 +32,7 @@ class ToolForm:
 
     @property
     def policy_name(self) -> str:
-        """The name of the tool for the policy."""
+        """The name under which the policy sees the tool."""
         return f"{self.namespace}__{self.name}" if self.namespace else self.name
 
 
@@ -102,7 +102,10 @@ class AnsweredRequest:
 
 
 def as_asked(message: Message, constraints: Constraints) -> tuple[Message, str]:
-    """Return a message up to the first stop text, or its first call; and that stop text. The record keeps all of it."""
+    """Cut a message before the first stop text; without one, after the first call if only one is asked for.
+
+    Returns: the cut message, and the stop text or "". The record keeps the whole message.
+    """
     text = message.text
     stops = [(text.index(stop), stop) for stop in constraints.stop if stop in text]
     if stops:

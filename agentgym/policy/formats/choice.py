@@ -179,7 +179,7 @@ def _as_written(factory: Any, written: WrittenCalls) -> CallFormat:
 
 
 def _written_alike(call_format: CallFormat, written: WrittenCalls) -> int:
-    """Return how long the format's text of two calls is if the template writes the same; else of one call; else 0."""
+    """Return the length of the format's text of two calls if the template writes it too, else of one call, else 0."""
     ids = ids_of(call_format)
     for count in (2, 1):
         text = written.text(count, ids)
@@ -199,6 +199,7 @@ def _format_that_reads(text: str, written: WrittenCalls, tokenizer: Any) -> Call
         return max(reading, key=lambda form: _written_alike(form, written))
     raise PolicyError(
         f"The chat template of {tokenizer.name_or_path or type(tokenizer).__name__} writes a call as "
-        f"{excerpt(text, 120)}, which no call format can read. Choose a format by call_format "
-        f"(policy.call_format in a recipe): {', '.join(candidates)}."
+        f"{excerpt(text, 120)}, which none of the call formats reads, so none was chosen automatically. Name the "
+        "format in which the model really writes its calls as call_format (policy.call_format in a recipe): "
+        f"{', '.join(candidates)}."
     )

@@ -5,10 +5,11 @@
 - Time in which the code was not watched does not count: a stopped process, a paused machine, a blocked event loop.
 
 If the limit is used up by this count, the code has failed. If it is not used up after many times its length in wall
-time, the machine has failed, unless processors were idle: then nothing kept the code from running.
+time, the machine has failed. But if processors were idle, the code has failed: nothing kept it from running.
 
-Some twenty times per limit, at random moments that the code cannot foresee, the process's state is read. On a machine
-that is not busy, code that is ready half of the time gets at most a third more time.
+Some twenty times per limit, at random moments that the code cannot foresee, the process's state is read, and taken for
+the state since the last reading. So code that both runs and sleeps gets more wall time than its limit: on a machine
+that is not busy, about a third more at most, when it is ready half of the time.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Gatherer(Protocol):
     """Plays a step."""
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """Gather as many groups of `step.group_size` trained episodes as `step.tasks` has.
+        """Gather as many groups as `step.tasks` has tasks, each with `step.group_size` trained episodes.
 
         The result may also contain groups without a trained episode: they count as played.
         """
@@ -35,23 +35,26 @@ class Gatherer(Protocol):
 
 
 def background_play(part: TrainingPart, plan: TrainingPlan) -> str:
-    """Exclude background play, whose episodes begin before a wrapper could play any."""
+    """Return why background play conflicts with a part that plays episodes; "" if nothing plays in the background."""
     if not plan.train.is_streamed:
         return ""
     return (
-        f"{plan.train.stream_key} plays episodes in the background: train.gather: {part.label} plays episodes of a "
-        "step when it is trained, and here they were begun before. Leave it out. Wrappers that only choose among "
+        f"{plan.train.stream_key} plays episodes in the background, before their step is trained, but train.gather: "
+        f"{part.label} plays episodes while the step is trained. Remove {part.label}. Wrappers that only choose among "
         "finished groups may stay."
     )
 
 
 def group_rewards(part: TrainingPart, plan: TrainingPlan) -> str:
-    """Exclude rewards that judge whole groups: a group's episodes may not have been judged together."""
+    """Return why a reward that judges whole groups conflicts with a part, which may bring together episodes that were
+    judged apart; "" for any other reward.
+    """
     if not plan.has_group_reward:
         return ""
     return (
-        f"train.gather = {plan.train.gather}: episodes of a group may not have been judged together, and "
-        f"{type(plan.reward).__name__} judges whole groups. Take that out of [reward], or {part.label} out."
+        f"train.gather = {plan.train.gather}: {type(plan.reward).__name__} judges whole groups, but {part.label} may "
+        "bring together episodes that were judged apart. Remove the reward from [reward], or "
+        f"{part.label} from train.gather."
     )
 
 
@@ -94,7 +97,7 @@ class GathererWrapper(TrainingPart):
 
 
 def branches(part: WrappedGatherer, plan: TrainingPlan) -> str:
-    """Exclude estimators that compare tree branches, if there are wrappers."""
+    """Return why an estimator that compares tree branches conflicts with wrappers; "" if one of the two is absent."""
     if not part.wrappers or "branches" not in plan.train.make_estimator().requires:
         return ""
     return (
@@ -156,8 +159,9 @@ def play_groups(step: StepRequest) -> list[GatheredGroup]:
 def make_gatherer(base: Gatherer, wrappers: Sequence[str]) -> WrappedGatherer:
     """Wrap a gatherer in wrappers with options such as `max_variance(factor=2)`, named innermost first.
 
-    Raises: UnknownNameError; CreditError for unknown options, for a wrapper after an outermost one, and for a stateful
-        class that does not derive from GathererWrapper, whose state would be lost.
+    Raises: UnknownNameError; CreditError for unknown options, for a wrapper named after one that must be outermost, and
+        for a class with a method `state` or `read_tasks` that does not derive from GathererWrapper: neither method
+        would be called.
     """
     wrapped: list[GathererWrapper] = []
     for text in wrappers:

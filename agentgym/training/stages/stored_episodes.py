@@ -130,7 +130,7 @@ class EpisodeSet:
     Attributes:
         episodes: the episodes that the rows name, by id. For an episode of another run, the id begins with
             `<run folder>:`.
-        rows: the stage's rows, as JSON data.
+        rows: the rows of the stage's manifest, as JSON data. Each names one or more of the episodes.
     """
 
     episodes: dict[str, Trajectory]
@@ -142,7 +142,7 @@ Choose = Callable[[list[Trajectory]], tuple[list[Row], list[Trajectory]]]
 
 
 def every_valid(trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
-    """Choose all valid episodes, one per row."""
+    """Choose all valid episodes. Return the rows, one for each episode, and the episodes."""
     valid = [trajectory for trajectory in trajectories if trajectory.valid]
     return [{"episode": trajectory.id} for trajectory in valid], valid
 
@@ -154,7 +154,7 @@ class StoredEpisodes:
     Attributes:
         folder: the stage's folder. stage: the stage's name.
         sources: the sources of the episodes.
-        seed: the seed of the run, for drawing among earlier rounds.
+        seed: the seed of the run, for drawing among the episodes of earlier rounds.
     """
 
     folder: RunFolder
@@ -179,8 +179,8 @@ class StoredEpisodes:
             choose: maps all episodes, sorted by id, to the rows and the episodes that the rows name.
             options: recorded in the manifest for human readers.
             file: the name of the manifest.
-        Raises: RecipeError if the sources have no finished episode, or one of a task that is not for training, or if
-            an episode has changed.
+        Raises: RecipeError if the sources have no finished episode, if an episode is of a task that is not for
+            training, or if an episode has changed since the manifest was written.
         """
         if (self.folder.path / file).is_file():
             return self._read(renderer, file)
@@ -281,9 +281,9 @@ def finished_of(ledger: Path, label: str) -> list[Trajectory]:
 
 
 def _with_tokens(trajectory: Trajectory, renderer: Renderer, run: str) -> Trajectory:
-    """Return the episode with its own token ids.
+    """Return the episode with token ids.
 
-    It is tokenised if it has none, or if it is of another run and its prompt has other tokens here.
+    The episode is tokenised if it has none, or if it is of another run and `renderer` gives its prompt other tokens.
     """
     has_tokens = all(turn.token_ids for turn in trajectory.turns)
     if has_tokens and run:

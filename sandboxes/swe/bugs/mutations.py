@@ -211,7 +211,10 @@ class _Finder:
         return self._raw[self._start(node) :].startswith(b"elif")
 
     def _removed(self, node: ast.FunctionDef, inside: tuple[str, ...]) -> Mutation | None:
-        """Remove a function's body below its docstring, at least three lines, for the agent to write again."""
+        """Return the mutation that removes a function's body below its docstring, for the agent to write again.
+
+        Return None if the function has no docstring, a body of fewer than three lines, or a name that begins with "__".
+        """
         if ast.get_docstring(node) is None or len(node.body) < 2 or node.name.startswith("__"):
             return None
         first, last = node.body[1], node.body[-1]
@@ -220,7 +223,7 @@ class _Finder:
         return self._span("removed", first, last, "raise NotImplementedError", ".".join(inside))
 
     def _between(self, kind: str, left: ast.expr, right: ast.expr, sign: str, other: str, where: str) -> Mutation:
-        """Replace the operator `sign` between two expressions by `other`."""
+        """Return the mutation that replaces the operator `sign` between two expressions by `other`."""
         start, end = self._end(left), self._start(right)
         gap = self._raw[start:end].decode("utf-8")
         line = left.end_lineno or left.lineno
@@ -233,7 +236,10 @@ class _Finder:
         return Mutation(kind, self._start(first), self._end(last), text, first.lineno, where, self._scope)
 
     def _lines(self, kind: str, first: ast.stmt, last: ast.stmt, where: str) -> Mutation:
-        """Leave out the lines from the `first` statement to the `last`. The first statement must begin its line."""
+        """Return the mutation that leaves out the lines from the `first` statement to the `last`.
+
+        The first statement must begin its line.
+        """
         decorators = getattr(first, "decorator_list", None) or [first]
         start, end = self._starts[decorators[0].lineno - 1], min(self._starts[last.end_lineno or 0], len(self._raw))
         return Mutation(kind, start, end, "", first.lineno, where, self._scope)
