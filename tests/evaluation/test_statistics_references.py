@@ -214,7 +214,7 @@ def test_adastop_decides_a_clear_pair_early_and_asks_for_seeds_where_it_is_not_c
         (lambda: adastop({"a": [[1.0]], "b": [[1.0]]}, interims=2), "at least 2"),
         (
             lambda: adastop({"a": [[1.0, 2.0]] * 3, "b": [[1.0, 2.0]] * 3}, interims=2),
-            "Play no more interims",
+            "must be at least 3",
         ),
         (lambda: holm([0.5, 1.5]), "from 0 to 1"),
         (lambda: interquartile_mean(np.zeros(3)), "give finite numbers of shape"),

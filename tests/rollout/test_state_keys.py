@@ -41,7 +41,7 @@ RECIPES = [
     ((), False),
     (("train.estimator=gigpo",), True),
     (("train.estimator=vine",), True),
-    (("train.audit.every=5",), True),
+    (("train.parts.credit_audit.every=5",), True),
     (("episode.state_keys=true",), True),
 ]
 

@@ -310,7 +310,7 @@ async def test_a_guest_that_cannot_listen_gives_no_sandbox_with_a_network():
     control, guest = socket.socketpair()
     guest.sendall(frames.encode({"id": 1, "error": "os", "errno": 22, "text": "Invalid argument"}))
     link = Link(control)
-    with pytest.raises(SandboxUnavailable, match=r"Invalid argument.*no network"):
+    with pytest.raises(SandboxUnavailable, match=r"Invalid argument.*without a network"):
         await Proxy().attach(link, NAMES)
     link.close("the test is over")
     guest.close()
