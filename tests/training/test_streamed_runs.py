@@ -120,7 +120,7 @@ OWN_OFF_POLICY = r"earlier steps.* estimator = \"rloo \| off_policy\(mode='tis'\
     ("changes", "message"),
     [
         *(
-            ({"staleness": 2, "gather": ["top_spread", wrapper]}, rf"= 2 .*{wrapper.partition('(')[0]}.* Leave it out")
+            ({"staleness": 2, "gather": ["top_spread", wrapper]}, rf"= 2 .*{wrapper.partition('(')[0]}.* Remove ")
             for wrapper in (
                 "dynamic",
                 "max_variance(factor=2)",
