@@ -90,8 +90,8 @@ def _work_of_stage(stage: PlannedStage, task_set: TaskSet) -> RunWork:
     train, warm_start, evaluate = stage.recipe.train, stage.recipe.warm_start, stage.recipe.evaluate
 
     def validations(section: TrainSection | WarmStartSection) -> int:
-        """Return how many episodes a stage plays to validate."""
-        return section.steps // section.validate_every * min(section.validate_tasks, len(task_set["validation"]))
+        """Return how many episodes a stage plays to validate, also after its last step."""
+        return -(-section.steps // section.validate_every) * min(section.validate_tasks, len(task_set["validation"]))
 
     match stage.stage.section:
         case "evaluate":
@@ -131,7 +131,7 @@ def time_notes(stages: Sequence[PlannedStage], context: RunContext, learner: Lea
         return
     work = work_of(stages, context)
     times = (
-        f"at most {_span(work.seconds(budgeted(recipe.episode, prompt), speeds))}, if every episode uses up its budgets"
+        f"about {_span(work.seconds(budgeted(recipe.episode, prompt), speeds))} if every episode uses up its budgets"
     )
     if examples:
         turns = [turn for trajectory in examples for row in trajectory.rows() for turn in row.turns]
