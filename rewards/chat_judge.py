@@ -96,8 +96,8 @@ class ChatJudge:
             written: the names of the texts that an agent wrote.
             worst: returned if the judge gives no verdict on the agent's texts, but gives one when harmless texts stand
                 in their place.
-        Raises: JudgeError if there is no judge, if it cannot be reached, or if it gives no verdict for a reason other
-            than the agent's texts.
+        Raises: JudgeError without a judge, for one that cannot be reached, and for one whose missing verdict is not
+            due to the agent's texts.
         """
         listed = " or ".join(f"VERDICT: {choice}" for choice in choices)
         expected = f"it should end in one of {', '.join(choices)}"

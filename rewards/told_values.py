@@ -34,8 +34,8 @@ _OTHER_DATE = re.compile(
     rf"\b[0-9]{{1,2}}[/.][0-9]{{1,2}}[/.][0-9]{{2,4}}\b|\b[0-9]{{1,2}}(?:st|nd|rd|th|\.)? (?:of )?{_MONTH}\b"
     rf"|\b{_MONTH} [0-9]{{1,4}}(?:st|nd|rd|th)?\b"
 )
-"""Matches a date without a year, or with an unclear order of day and month: it is no value, and its numbers are no
-amounts.
+"""Matches a date without a year, or with an unclear order of day and month: it is not read as a value, and its
+numbers are not read as amounts.
 """
 _TIME = re.compile(r"\b([0-9]{1,2}):([0-9][0-9])(?::[0-9][0-9])?(?: ?([ap])\.?m\b)?")
 _NAMED = "order|booking|article|line|flight|variant|customer|bill|id|zip|code|number|no\\."

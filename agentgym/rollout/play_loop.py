@@ -231,7 +231,7 @@ class PlayLoop:
 
         After a failure, retry in a fresh environment restored to the checkpoint before the turn.
         Returns: whether the turn answered the task.
-        Raises: SandboxExhausted; the failure, if there is no checkpoint or no retry is left.
+        Raises: SandboxExhausted; the failure, without a checkpoint or a retry that is left.
         """
         calls, clock = turn.calls, self._clock
         while True:
@@ -281,7 +281,7 @@ class PlayLoop:
     async def _restore(self, turn: Turn, error: Exception) -> None:
         """Continue in a fresh environment restored to the checkpoint before the turn.
 
-        Raises: `error`, if there is no checkpoint or no retry is left; what restoring raises.
+        Raises: `error`, without a checkpoint or a retry that is left; what restoring raises.
         """
         checkpoint = self._environment.state.checkpoint
         if checkpoint is None or not self._retries.take(error):

@@ -30,7 +30,7 @@ class KnowledgeOptions(BaseModel):
         capacity: the largest number of goals; if there are more, those that have had no new lesson for longest are
             dropped.
         notes: the number of newest notes that are kept for each goal.
-        offered: while there is no plan for a whole task, how many plans for parts of it its episodes are shown.
+        offered: how many plans for parts of a task its episodes are shown until the whole task has a plan.
         measured: whether validation and held-out tasks are shown what training has taught; otherwise they are shown
             nothing.
     """

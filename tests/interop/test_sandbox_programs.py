@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
@@ -182,6 +183,30 @@ async def test_an_agent_cannot_void_its_episode_by_a_request_that_is_refused(cou
     trajectory = await play_in_sandbox(shell(command))
     assert (trajectory.error, trajectory.success) == (None, 0.0)
     assert trajectory.provenance.extra["refused"]["count"] == count
+
+
+LEAVES_WHILE_ASKING = """
+import threading, time
+send("/v1/chat/completions", {"messages": [{"role": "user", "content": "Work."}]})
+others = {"messages": [{"role": "system", "content": "Other."}, {"role": "user", "content": "Work."}], "tools": [SHELL]}
+threading.Thread(target=send, args=("/v1/chat/completions", others), daemon=True).start()
+time.sleep(2)
+os._exit(1)
+"""
+
+
+async def test_an_agent_cannot_void_its_episode_by_a_request_that_makes_its_turns_auxiliary(monkeypatch):
+    answer = ScriptedPolicy.generate
+
+    async def answer_the_first(policy, request):
+        if request.tools:
+            await asyncio.sleep(6)
+        return await answer(policy, request)
+
+    monkeypatch.setattr(ScriptedPolicy, "generate", answer_the_first)
+    trajectory = await play_in_sandbox(shell("true"), program(LEAVES_WHILE_ASKING))
+    assert (trajectory.error, trajectory.success) == (None, 0.0)
+    assert trajectory.scored
 
 
 async def test_a_refusal_of_the_programs_first_request_is_ours():

@@ -90,6 +90,11 @@ class ProgramLoop(PlayLoop):
         """The failure of an episode whose program ends now, if its last request was refused for what we lack."""
         return None if self._refusals.last is None else self._refusals.failure()
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether the policy has answered a request, even one that turned out to be auxiliary: the agent has acted."""
+        return bool(self.answered)
+
     def end(self, reason: StopReason) -> None:
         """End the episode, if it is not over."""
         if not self._over.done():
@@ -102,7 +107,7 @@ class ProgramLoop(PlayLoop):
 
     def note_refused(self, refused: ServerRefusal) -> None:
         """Note that a request was refused. Too many refusals end the episode: it fails, unless the agent sent them."""
-        self._refusals.note(refused, has_acted=bool(self._trajectory.turns))
+        self._refusals.note(refused, has_acted=self.has_answered)
         if self._refusals.are_too_many and self._refusals.last is not None:
             self.fail(self._refusals.failure())
         elif self._refusals.are_too_many:
@@ -150,7 +155,7 @@ class ProgramLoop(PlayLoop):
             self._trajectory.provenance.extra["refused"] = self._refusals.described()
         if self._refusals.ended(reason):
             raise self._refusals.failure()
-        if not self._trajectory.turns and reason not in (StopReason.CONTEXT_FULL, StopReason.MAX_TOKENS):
+        if not self.has_answered and reason not in (StopReason.CONTEXT_FULL, StopReason.MAX_TOKENS):
             raise PolicyError("The program ended before it requested a message from the policy.")
         raise EpisodeOver(reason)
 
@@ -181,7 +186,7 @@ class ProgramLoop(PlayLoop):
                 raise EpisodeOver(self._over.result())
             left_s = self._requests.last_at + self._silence_s - loop.time()
             if left_s <= 0 and not self._requests.is_busy:
-                if not self._trajectory.turns:
+                if not self.has_answered:
                     raise PolicyError(f"The program requested nothing for {self._silence_s:g} s.")
                 raise EpisodeOver(StopReason.TIME)
             self._next_turn = loop.create_future()

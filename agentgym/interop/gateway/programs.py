@@ -146,7 +146,7 @@ class AgentProgram:
             loop.note_program(
                 command=list(self.command), exit_code=end.exit_code, output=end.output, **self._identity()
             )
-            if not loop.trajectory.turns:
+            if not loop.has_answered:
                 raise loop.refused or PolicyError(
                     f"The program ended with {end.exit_code} before it requested a message from the policy. Its output "
                     f"ended with: {end.output!r}"
@@ -154,7 +154,7 @@ class AgentProgram:
             if end.hand_in:
                 await loop.hand_in(end.hand_in)
         except SandboxExhausted as error:  # caused by the agent, once it has acted
-            if loop.trajectory.turns:
+            if loop.has_answered:
                 loop.end(StopReason.ENVIRONMENT)
             else:
                 loop.fail(error)
