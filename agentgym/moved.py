@@ -97,6 +97,7 @@ MOVED: dict[str, str] = {
     "agentgym.training.gatherers.ReadsTasks": "agentgym.training.gatherers.GathererWrapper",
     "agentgym.training.gatherers.Stateful": "agentgym.training.gatherers.GathererWrapper",
     "agentgym.training.offline.DqnPolicy": "agentgym.methods.dqn.DqnPolicy",
+    "agentgym.policy.Tags": "agentgym.formats.tags.Tags",
     "agentgym.policy.load_transformers_policy": "agentgym.policy.local.load",
     "agentgym.policy.load_vision_policy": "agentgym.policy.local.load_vision",
     "agentgym.interop.McpServer": "agentgym.bridges.mcp.McpServer",
@@ -175,7 +176,6 @@ _INTERNAL: dict[str, dict[str, str]] = {
     },
     "agentgym.policy": {
         "contract": "with_call_ids",
-        "formats.tags": "Tags",
         "vllm": "save_untied",
     },
     "agentgym.policy.logit_hooks": {

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym.errors import PolicyError, UnknownNameError
+from agentgym.formats.tags import Tags
 from agentgym.messages import Call, Message
 from agentgym.policy import Hermes, Request, Sampling, TemplateRenderer, TransformersPolicy, make_model
-from agentgym.policy.formats.tags import Tags
 from agentgym.policy.logit_hooks.contract import make_hook
 from agentgym.policy.logit_hooks.hermes_masks import HermesTurns
 from agentgym.registry import register

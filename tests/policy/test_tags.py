@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentgym.formats.tags import Tags
 from agentgym.messages import Call
 from agentgym.policy import CallFormat
 from agentgym.policy.formats.contract import MAX_CALLS
-from agentgym.policy.formats.tags import Tags
 from agentgym.registry import load, names
 
 TAGS = Tags()

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym.errors import ContextFull, PolicyError, UnknownNameError
+from agentgym.formats.tags import Tags
 from agentgym.messages import Message
 from agentgym.policy import Request, Sampling, TemplateRenderer, TransformersPolicy, decoding, scoring
-from agentgym.policy.formats.tags import Tags
 from agentgym.policy.local import load as load
 from agentgym.training.recipe.train_section import TrainSection
 

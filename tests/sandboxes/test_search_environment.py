@@ -9,8 +9,8 @@ import pytest
 import agentgym
 from agentgym import Call, EpisodeManager, Message, ScriptedPolicy, Task
 from agentgym.errors import SandboxError, TaskError
+from agentgym.formats.tags import Tags
 from agentgym.messages import ResultStatus
-from agentgym.policy.formats.tags import Tags
 from agentgym.sandboxes.search import ExtractiveReader, PolicyReader, Search, SearchRetrieve, landmark
 from agentgym.sandboxes.search.pages import windows
 

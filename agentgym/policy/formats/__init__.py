@@ -1,7 +1,7 @@
 """Call formats: how an agent's text writes calls. Each is registered in `agentgym.call_formats`; see contract.py.
 
-hermes, react and tags are here; agentgym.formats has the formats of model families. To write a format, use the names
-below: `from agentgym.policy import formats`, then `formats.CallWalk`.
+hermes is here; agentgym.formats has the others. To write a format, use the names below:
+`from agentgym.policy import formats`, then `formats.CallWalk`.
 """
 
 from agentgym.policy.formats.coercion import parse_message as parse_message

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentgym.formats.tags import Tags
 from agentgym.messages import Call, Message
 from agentgym.methods.signals.token_spans import token_ranges, written_range
 from agentgym.policy.formats.hermes import Hermes
-from agentgym.policy.formats.tags import Tags
 from agentgym.trajectory import Span
 
 pytest.importorskip("torch")

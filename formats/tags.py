@@ -10,15 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym.messages import Call
-from agentgym.policy.formats.contract import (
-    MAX_CALL_CHARS,
-    Malformed,
-    excerpt,
-    malformed_call,
-    strict_object,
-)
-from agentgym.policy.formats.reader import CallWalk
+from agentgym import Call
+from agentgym.policy import formats
 
 Target = tuple[str, str | None]  # the tool, and the argument that the text between the tags becomes (None: no argument)
 FENCE = "```"
@@ -75,7 +68,7 @@ class Tags:
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """See CallFormat. Text between tags is stripped, code in a fence is kept unchanged."""
-        reader = CallWalk(text, self._opening, self._example())
+        reader = formats.CallWalk(text, self._opening, self._example())
         while opening_tag := reader.next_call():
             tag = ANY if opening_tag["tool"] else opening_tag.group().strip("<> \t\n")
             close = text.find(_closing(tag), opening_tag.end() - tag.startswith(FENCE))
@@ -93,12 +86,14 @@ class Tags:
         try:
             if not closed:
                 closing = _closing(tag).strip()
-                raise Malformed(f"The call is not closed: {closing} is missing after {excerpt(body.strip())}.")
+                raise formats.Malformed(
+                    f"The call is not closed: {closing} is missing after {formats.excerpt(body.strip())}."
+                )
             if named:
-                return Call(tool, strict_object(body), f"call_{index}")
+                return Call(tool, formats.strict_object(body), f"call_{index}")
             return Call(tool, _argument(tag, tool, argument, body), f"call_{index}")
-        except Malformed as malformed:
-            return malformed_call(index, str(malformed), example, tool)
+        except formats.Malformed as malformed:
+            return formats.malformed_call(index, str(malformed), example, tool)
 
     def _render(self, call: Call) -> str:
         tag = self._tag_of.get(call.name)
@@ -120,12 +115,12 @@ class Tags:
 
 def _argument(tag: str, tool: str, argument: str | None, body: str) -> dict[str, Any]:
     """Return the text between a tool's own tags as its arguments. Raises: Malformed."""
-    if len(body) > MAX_CALL_CHARS:
-        raise Malformed(f"The call is {len(body)} characters long; at most {MAX_CALL_CHARS} are read.")
+    if len(body) > formats.MAX_CALL_CHARS:
+        raise formats.Malformed(f"The call is {len(body)} characters long; at most {formats.MAX_CALL_CHARS} are read.")
     if argument is None and body.strip():
-        raise Malformed(f"{tool} takes no argument, but the call has {excerpt(body)}.")
+        raise formats.Malformed(f"{tool} takes no argument, but the call has {formats.excerpt(body)}.")
     if argument is not None and not body.strip():
-        raise Malformed(f"The call to {tool} is empty: write the argument {argument} between the tags.")
+        raise formats.Malformed(f"The call to {tool} is empty: write the argument {argument} between the tags.")
     return {} if argument is None else {argument: body if tag.startswith(FENCE) else body.strip()}
 
 

@@ -10,16 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.messages import Call
-from agentgym.policy.formats.contract import (
-    Malformed,
-    excerpt,
-    kind_of,
-    malformed_call,
-    strict_json_at,
-)
-from agentgym.policy.formats.json_calls import named
-from agentgym.policy.formats.reader import CallWalk
+from agentgym import Call
+from agentgym.policy import formats
 
 EXAMPLE = 'Action: tool_name\nAction Input: {"argument": "value"}'
 OBSERVATION = "\nObservation:"
@@ -49,7 +41,7 @@ class React:
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """See CallFormat."""
         text = text.partition(OBSERVATION)[0]
-        reader = CallWalk(text, _ACTION, EXAMPLE)
+        reader = formats.CallWalk(text, _ACTION, EXAMPLE)
         while action := reader.next_call():
             call, reader.at = _read(text, action, len(reader.calls))
             reader.calls.append(call)
@@ -61,14 +53,16 @@ class React:
 def _read(text: str, action: re.Match[str], index: int) -> tuple[Call, int]:
     at, name = action.end(), ""
     try:
-        name = named(action["name"], "Action")
+        name = formats.named(action["name"], "Action")
         given = _INPUT.match(text, at)
         if given is None:
-            raise Malformed(f"The line Action: {name} must be followed by Action Input, not by {excerpt(text[at:])}.")
+            raise formats.Malformed(
+                f"The line Action: {name} must be followed by Action Input, not by {formats.excerpt(text[at:])}."
+            )
         at = given.end()
-        arguments, at = strict_json_at(text, at)
+        arguments, at = formats.strict_json_at(text, at)
         if not isinstance(arguments, dict):
-            raise Malformed(f"Action Input of {name} must be a JSON object, not {kind_of(arguments)}.")
-    except Malformed as malformed:
-        return malformed_call(index, str(malformed), EXAMPLE, name[:128]), at
+            raise formats.Malformed(f"Action Input of {name} must be a JSON object, not {formats.kind_of(arguments)}.")
+    except formats.Malformed as malformed:
+        return formats.malformed_call(index, str(malformed), EXAMPLE, name[:128]), at
     return Call(name, arguments, f"call_{index}"), at
