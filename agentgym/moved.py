@@ -76,6 +76,9 @@ MOVED: dict[str, str] = {
     "agentgym.credit.bench.steps_to": "agentgym.methods.credit_advice.subtasks.steps_to",
     "agentgym.credit.exact.*": "agentgym.testing.exact",
     "agentgym.evaluation.statistics.paired": "agentgym.evaluation.comparison.paired",
+    "agentgym.evaluation.export.*": "agentgym.bridges.parquet",
+    "agentgym.evaluation.export.ConversationEntry": "agentgym.bridges.conversation.ConversationEntry",
+    "agentgym.evaluation.export.conversation": "agentgym.bridges.conversation.conversation",
     "agentgym.evaluation.export.inspect_log": "agentgym.bridges.inspect.inspect_log",
     "agentgym.evaluation.histories": "agentgym.methods.weakness.histories",
     "agentgym.evaluation.EpisodeSearch": "agentgym.rollout.search.EpisodeSearch",
@@ -154,9 +157,6 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "report": "write_report",
         "runner": "from_trajectories",
     },
-    "agentgym.evaluation.export": {
-        "parquet": "write_parquet",
-    },
     "agentgym.evaluation.statistics": {
         "adaptive_stopping": "Decision adastop",
         "aggregate": "interquartile_mean performance_profile probability_of_improvement stratified_bootstrap",
@@ -227,7 +227,6 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "problems": "Problem ProblemPath",
     },
     "agentgym.tools": {
-        "arguments": "replace_lone_surrogates",
         "definition": "ToolOptions tools_by_name",
     },
     "agentgym.training": {

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from agentgym import EpisodeManager, ScriptedPolicy, load_task_set
-from agentgym.evaluation import export
+from agentgym.bridges.parquet import row_of_episode
 
 
 async def solved_conversations(n_tasks: int) -> list[dict]:
@@ -21,7 +21,7 @@ async def solved_conversations(n_tasks: int) -> list[dict]:
     conversations = []
     async for episode in manager.run(task_set["train"][:n_tasks]):
         if episode.valid and episode.success == 1.0:
-            row = export.row_of_episode(episode)  # holds no truth: an exported file cannot leak answers
+            row = row_of_episode(episode)  # holds no truth: an exported file cannot leak answers
             conversations.append({"id": row["id"], "messages": row["messages"]})
     return conversations
 

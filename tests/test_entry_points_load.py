@@ -240,8 +240,10 @@ def test_a_stage_is_a_defined_one(name):
 
 
 @pytest.mark.parametrize("name", of("exporters"))
-def test_an_exporter_is_a_function_of_an_evaluation_its_episodes_and_a_path(name):
-    assert len(inspect.signature(load("exporters", name)).parameters) == 3
+def test_an_exporter_is_a_function_of_an_evaluation_its_episodes_a_path_and_named_options(name):
+    parameters = list(inspect.signature(load("exporters", name)).parameters.values())
+    assert [parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters[:3]] == [False] * 3
+    assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters[3:])
 
 
 @pytest.mark.parametrize("name", of("commands"))

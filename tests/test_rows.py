@@ -16,11 +16,11 @@ from scripted_episodes import task
 from trajectory_json import trajectory_from_json, trajectory_to_json
 
 from agentgym import Trajectory, Turn
+from agentgym.bridges.parquet import row_of_episode
+from agentgym.bridges.trl_rows import preference_rows, sft_rows
 from agentgym.cli.tables import print_episode
 from agentgym.credit import estimator, spread_over_tokens
 from agentgym.credit.group import Group
-from agentgym.evaluation.export import row_of_episode
-from agentgym.evaluation.export.training_rows import preference_rows, sft_rows
 from agentgym.evaluation.report.episode_data import episode_data, image_at, token_data
 from agentgym.messages import ImagePart, Message, StopReason
 from agentgym.storage.ledger import Ledger

@@ -148,7 +148,6 @@ def _arm(text: str) -> tuple[str, list[Evaluation]]:
 
 def _load(text: str) -> Evaluation:
     """Load the evaluation FILE.json, RUN or RUN:LABEL. Raises: EvaluationError listing the existing ones."""
-    from agentgym.errors import EvaluationError
     from agentgym.evaluation.record import Evaluation
     from agentgym.storage.run_folder import RunFolder
 
@@ -157,14 +156,7 @@ def _load(text: str) -> Evaluation:
     where, colon, label = text.rpartition(":")
     if Path(text).is_dir() or not colon:
         where, label = text, ""
-    folder = RunFolder.existing(where)
-    labels = folder.evaluations()
-    if not labels or (label and label not in labels):
-        raise EvaluationError(
-            f"{folder.path} has no evaluation {label!r}. Its evaluations are: {', '.join(labels) or 'none'}."
-        )
-    loaded = [Evaluation.load(folder.path / "evaluation" / f"{name}.json") for name in ([label] if label else labels)]
-    return max(loaded, key=lambda evaluation: evaluation.created)
+    return Evaluation.of_run(RunFolder.existing(where), label)
 
 
 def _called(text: str, evaluation: Evaluation) -> str:

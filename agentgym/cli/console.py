@@ -137,16 +137,29 @@ def exit_by_failures(causes: Counter[str], episodes: int) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text to a file atomically, and print the path. Raises: EvaluationError."""
+    with replaced_when_done(path) as partial:
+        partial.write_text(text, encoding="utf-8", errors="replace")
+    out().print(f"Written: {path}", markup=False, soft_wrap=True)
+
+
+@contextmanager
+def replaced_when_done(path: Path) -> Iterator[Path]:
+    """Yield the path of a partial file that replaces `path` at the end; after an error it is removed.
+
+    Raises: EvaluationError if a file cannot be written there.
+    """
     from agentgym.errors import EvaluationError
 
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8", errors="replace")
-        partial.replace(path)
+        try:
+            yield partial
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
     except OSError as error:
-        raise EvaluationError(f"Cannot write {path}: {error.strerror}.") from error
-    out().print(f"Written: {path}", markup=False, soft_wrap=True)
+        raise EvaluationError(f"Cannot write {path}: {error.strerror}. Name another file.") from error
 
 
 def progress_bar() -> PhaseProgress:

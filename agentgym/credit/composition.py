@@ -27,7 +27,7 @@ def parse_composition(text: str) -> list[ComposedPart]:
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise CreditError(f"{text!r} cannot be read as an estimator: {SYNTAX_HINT}") from error
+        raise CreditError(f"{text!r} cannot be read: {SYNTAX_HINT}") from error
     wrappers: list[ComposedPart] = []
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         wrappers.append(_part(node.right, text))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from agentgym.moved import lazy_names
 
 if TYPE_CHECKING:
-    from agentgym.evaluation import export
     from agentgym.evaluation.record import Evaluation, select_episodes
     from agentgym.evaluation.search import make_search
     from agentgym.evaluation.statistics.proportion import success_rate
@@ -29,7 +28,6 @@ _HOME = {
 }
 __all__ = [
     "Evaluation",
-    "export",
     "format_evaluation",
     "format_gains",
     "make_search",

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.held_out_uses import held_out_uses
@@ -16,6 +16,9 @@ from agentgym.storage.digests import unsealed
 from agentgym.task.definition import Task
 from agentgym.task.task_set import TaskSet, canary_of
 from agentgym.trajectory.record import Trajectory
+
+if TYPE_CHECKING:
+    from agentgym.storage.run_folder import RunFolder
 
 FORMER_KEYS = {"samples": "group_size", "opened": "held_out_uses"}
 """Keys of records written before agentgym 0.2.0, mapped to the current names. Such records can still be read."""
@@ -131,6 +134,17 @@ class Evaluation(OutcomeStatistics):
         except (OSError, ValueError) as error:
             raise EvaluationError(f"Cannot read the evaluation {path}: {error}.") from error
         return cls.from_json(data, str(path))
+
+    @classmethod
+    def of_run(cls, folder: RunFolder, label: str = "") -> Evaluation:
+        """Read a run's evaluation by its label, or the newest one. Raises: EvaluationError listing the labels."""
+        labels = folder.evaluations()
+        if not labels or (label and label not in labels):
+            raise EvaluationError(
+                f"{folder.path} has no evaluation {label!r}. Its evaluations are: {', '.join(labels) or 'none'}."
+            )
+        loaded = [cls.load(folder.path / "evaluation" / f"{name}.json") for name in ([label] if label else labels)]
+        return max(loaded, key=lambda evaluation: evaluation.created)
 
 
 def manifest_of(tasks: Sequence[Task]) -> str:

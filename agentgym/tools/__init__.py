@@ -7,9 +7,9 @@ shown.py       what a model is shown: a tool's schema, and its return value as m
 
 from agentgym.moved import moved_names
 
-from .arguments import WrongArguments
+from .arguments import WrongArguments, replace_lone_surrogates
 
-__all__ = ["WrongArguments"]
+__all__ = ["WrongArguments", "replace_lone_surrogates"]
 
 
 __getattr__ = moved_names(__name__)

@@ -12,9 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agentgym import Content, ImagePart, ResultStatus, StopReason, Trajectory, __version__
-from agentgym.evaluation import Evaluation, export
+from agentgym import Content, EvaluationError, ImagePart, ResultStatus, StopReason, Trajectory, __version__
+from agentgym.evaluation import Evaluation
 from agentgym.storage import count_failures
+
+from ..conversation import ConversationEntry, conversation
 
 TOOL_ERRORS = {
     ResultStatus.MALFORMED: "parsing",
@@ -37,20 +39,19 @@ _LIMITS = {
 }
 
 
-def write_log(evaluation: Evaluation, trajectories: Iterable[Trajectory], target: Path) -> int:
-    """Write an evaluation as a log of Inspect: the exporter behind `agentgym export --format inspect`.
+def write_log(evaluation: Evaluation | None, trajectories: Iterable[Trajectory], target: Path) -> int:
+    """Write an evaluation as a log that Inspect opens.
 
     Args:
         evaluation: the evaluation to write.
         trajectories: its episodes, as stored in its ledger.
-        target: the file; it is written completely or not at all.
-    Returns: the number of episodes.
+        target: the file.
+    Returns: the number of episodes. Raises: EvaluationError without an evaluation.
     """
+    if evaluation is None:
+        raise EvaluationError("A log of Inspect holds one evaluation. Name it: --label NAME.")
     log = inspect_log(evaluation, trajectories)
-    partial = target.with_name(target.name + ".partial")
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    partial.write_text(json.dumps(log, ensure_ascii=True), encoding="utf-8")
-    partial.replace(target)
+    target.write_text(json.dumps(log, ensure_ascii=True), encoding="utf-8")
     return len(log["samples"])
 
 
@@ -117,7 +118,7 @@ def inspect_log(evaluation: Evaluation, trajectories: Iterable[Trajectory]) -> d
 
 
 def _sample(trajectory: Trajectory, model: str) -> dict[str, Any]:
-    messages = [_message(entry, model) for entry in export.conversation(trajectory)]
+    messages = [_message(entry, model) for entry in conversation(trajectory)]
     last = next((m for m in reversed(messages) if m["role"] == "assistant"), None)
     stop, usage = trajectory.stop_reason, trajectory.usage()
     tokens = Counter({"input": int(usage.get("prompt_tokens", 0)), "output": int(usage.get("completion_tokens", 0))})
@@ -156,7 +157,7 @@ def _sample(trajectory: Trajectory, model: str) -> dict[str, Any]:
     }
 
 
-def _message(entry: export.ConversationEntry, model: str) -> dict[str, Any]:
+def _message(entry: ConversationEntry, model: str) -> dict[str, Any]:
     content = _content(entry.message.spoken().content)
     if thought := entry.message.thought:
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content

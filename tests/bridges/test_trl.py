@@ -100,7 +100,7 @@ def test_sft_rows_are_trained_on_by_trls_trainer(run, tmp_path, tokenizer, imita
     assert sorted(rows["task"]) == [f"train/000{n}" for n in range(4)], "the oracle's, of training tasks alone"
     calls = [call for message in rows[0]["messages"] for call in message["tool_calls"] or ()]
     assert isinstance(calls[0]["function"]["arguments"]["number"], int)
-    assert len(exported(run, tmp_path, "sft", "--unsuccessful", "--list", "low")) == 4
+    assert len(exported(run, tmp_path, "sft(unsuccessful=True)", "--list", "low")) == 4
     text = tokenizer.decode(imitator.train_dataset[0]["input_ids"])
     assert "<tool_call>" in text
     assert "Guess the number." in text, "the tools are in the prompt"
@@ -109,7 +109,7 @@ def test_sft_rows_are_trained_on_by_trls_trainer(run, tmp_path, tokenizer, imita
 
 
 def test_preference_pairs_are_trained_on_by_trls_trainer(run, tmp_path, tokenizer):
-    rows = exported(run, tmp_path, "preference", "--max-pairs", "1")
+    rows = exported(run, tmp_path, "preference(max_pairs=1)")
     assert len(rows) == 4
     for row in rows:
         assert row["score_chosen"] == 1.0 > row["score_rejected"]

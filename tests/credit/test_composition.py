@@ -50,8 +50,8 @@ def test_a_wrapped_estimator_still_warns():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("rloo |", "cannot be read as an estimator"),
-        ("rloo | gated(", "cannot be read as an estimator"),
+        ("rloo |", "cannot be read: write a name"),
+        ("rloo | gated(", "cannot be read: write a name"),
         ("rloo | gated(1.0)", "has an option without a name"),
         ("rloo | gated(**{})", "has an option without a name"),
         ("rloo | gated(threshold=open('x'))", "is not a plain value"),

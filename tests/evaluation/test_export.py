@@ -13,8 +13,9 @@ from sample_run import make
 from typer.testing import CliRunner
 
 from agentgym.bridges.inspect.log import inspect_log
+from agentgym.bridges.parquet import row_of_episode, write_parquet
 from agentgym.cli.app import app
-from agentgym.evaluation.export.parquet import row_of_episode, write_parquet
+from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.evaluation.record import Evaluation
 from agentgym.messages import Call, ImagePart, Message, TextPart
 from agentgym.storage.ledger import Ledger
@@ -122,7 +123,7 @@ def test_a_thought_is_reasoning_and_no_speech_in_a_log_of_inspect(run, message):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_episodes_are_rows_that_datasets_reads(run, tmp_path):
     file = tmp_path / "episodes.parquet"
-    done = agentgym("export", run, "--out", file, "--label", "after", "--tokens")
+    done = agentgym("export", run, "--out", file, "--format", "parquet(tokens=True)", "--label", "after")
     assert done.exit_code == 0, done.output
     import pyarrow.parquet
     from datasets import Dataset
@@ -138,7 +139,7 @@ def test_episodes_are_rows_that_datasets_reads(run, tmp_path):
     solved = [row["success"] for row in rows if row["success"] is not None]
     assert math.fsum(solved) == sum(sum(r.observed) for r in after.rows)
     both = agentgym("export", run, "--out", tmp_path / "all.parquet", "--list", "held-out")
-    assert "480 episodes" in both.stdout
+    assert "480 rows" in both.stdout
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -149,17 +150,26 @@ def test_half_of_a_surrogate_pair_is_written_as_what_stands_for_no_character(run
     turn = trajectory.turns[0]
     turn.calls = (Call("f\ud800", {"x": "\udc00"}),)
     turn.message = Message("assistant", "a\ud800", turn.calls)
-    write_parquet([trajectory], tmp_path / "episodes.parquet", tokens=False)
+    write_parquet(None, [trajectory], tmp_path / "episodes.parquet", tokens=False)
     [row] = pyarrow.parquet.read_table(tmp_path / "episodes.parquet").to_pylist()
     message = row["messages"][len(trajectory.opening)]
     assert message["content"] == "a\ufffd"
     assert message["tool_calls"][0]["function"] == {"name": "f\ufffd", "arguments": '{"x": "\ufffd"}'}
 
 
+def test_the_options_of_formats_keep_their_old_spelling_for_one_release(run, tmp_path):
+    with pytest.warns(AgentGymDeprecationWarning, match=r'--tokens is now --format "parquet\(tokens=True\)"'):
+        done = agentgym("export", run, "--out", tmp_path / "episodes.parquet", "--list", "held-out-after", "--tokens")
+    assert done.exit_code == 0, done.output
+
+
 def test_what_cannot_be_exported_is_said(run, tmp_path):
     for words, message in [
-        ((run, "--format", "inspect", "--out", tmp_path / "x"), "name the evaluation to export"),
-        ((run, "--label", "never", "--out", tmp_path / "x"), "Cannot read the evaluation"),
+        ((run, "--format", "inspect", "--out", tmp_path / "x"), "holds one evaluation. Name it: --label NAME"),
+        (
+            (run, "--label", "never", "--out", tmp_path / "x"),
+            "'never'. Its evaluations are: after, before.",
+        ),
         ((run, "--list", "nothing", "--out", tmp_path / "x"), "no episode to export"),
         ((tmp_path, "--out", tmp_path / "x"), "There is no run"),
     ]:

@@ -13,8 +13,8 @@ from scripted_episodes import counting, play, say
 from trajectory_json import trajectory_from_json, trajectory_to_json
 
 from agentgym import Budgets
+from agentgym.bridges.trl_rows import sft_rows
 from agentgym.environment.sandboxes import EnvironmentSandboxes
-from agentgym.evaluation.export.training_rows import sft_rows
 from agentgym.messages import ImagePart, Message, ResultStatus, StopReason, TextPart
 from agentgym.sandbox import Usage
 from agentgym.testing import Counter

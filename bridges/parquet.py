@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from agentgym._imports import check_package
-from agentgym.errors import EvaluationError
-from agentgym.evaluation.export.chat import conversation
-from agentgym.evaluation.export.training_rows import row_features
-from agentgym.messages import ImagePart
-from agentgym.storage.failures import count_failures
-from agentgym.task.task_set import canary_of
-from agentgym.tools.arguments import replace_lone_surrogates
-from agentgym.trajectory.record import Trajectory
+from agentgym import ImagePart, MissingExtraError, Trajectory, install_command
+from agentgym.evaluation import Evaluation
+from agentgym.storage import count_failures
+from agentgym.tools import replace_lone_surrogates
+
+from .conversation import conversation
+
+__all__ = ["row_of_episode", "write_parquet"]
 
 BATCH = 256
 
@@ -71,54 +71,46 @@ def row_of_episode(trajectory: Trajectory, *, tokens: bool = False) -> dict[str,
     return row
 
 
-def write_parquet(trajectories: Iterable[Trajectory], path: Path, *, task_set: str = "", tokens: bool = False) -> int:
-    """Write episodes to a file atomically, batch by batch. Returns: the number of episodes.
+def write_parquet(
+    evaluation: Evaluation | None, trajectories: Iterable[Trajectory], target: Path, *, tokens: bool = False
+) -> int:
+    """Write episodes as rows for `datasets` and pandas, one row an episode.
 
     Args:
-        task_set: the task set whose canary goes into the file's metadata.
-    Raises: MissingExtraError without pyarrow; EvaluationError if there is no episode.
+        evaluation: its task set's name and canary go into the file's metadata.
+        tokens: also write token ids, masks and log-probabilities.
+    Returns: the number of episodes. Raises: MissingExtraError without pyarrow.
     """
-    check_package("pyarrow", "data", "Parquet")
+    if find_spec("pyarrow") is None:
+        raise MissingExtraError(
+            f"Parquet needs the package pyarrow, which is not installed. Run: {install_command('data')}"
+        )
     import pyarrow
 
-    schema = _schema(pyarrow, tokens).with_metadata({"canary": canary_of(task_set), "task_set": task_set})
+    schema = _schema(pyarrow, tokens)
+    if evaluation is not None:
+        schema = schema.with_metadata({"canary": evaluation.canary, "task_set": evaluation.task_set})
     rows = (row_of_episode(trajectory, tokens=tokens) for trajectory in trajectories)
-    tables = (pyarrow.Table.from_pylist(batch, schema) for batch in _batches(rows))
-    return _write_tables(tables, schema, path, "There is no episode to export.")
+    return write_tables((pyarrow.Table.from_pylist(batch, schema) for batch in batched(rows)), schema, target)
 
 
-def write_training_rows(rows: Iterable[dict[str, Any]], path: Path, nothing: str) -> int:
-    """Write rows of `training_rows` to a file atomically, batch by batch. Returns: the number of rows.
-
-    Args:
-        nothing: the message of the error if there are no rows.
-    Raises: MissingExtraError without datasets; EvaluationError if there is no row.
-    """
-    check_package("datasets", "data", "A data set for trainers")
-    from datasets import Dataset
-
-    batches = _batches(iter(rows))
-    if (first := next(batches, None)) is None:
-        raise EvaluationError(nothing)
-    features = row_features(list(first[0]))
-    tables = (Dataset.from_list(batch, features=features).data.table for batch in chain([first], batches))
-    return _write_tables(tables, features.arrow_schema, path, nothing)
-
-
-def _write_tables(tables: Iterable[Any], schema: Any, path: Path, nothing: str) -> int:
+def write_tables(tables: Iterable[Any], schema: Any, target: Path) -> int:
+    """Write tables of pyarrow to a file, one after another. Returns: the number of rows."""
     from pyarrow.parquet import ParquetWriter
 
-    partial, count = path.with_name(path.name + ".partial"), 0
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with ParquetWriter(partial, schema) as writer:
+    count = 0
+    with ParquetWriter(target, schema) as writer:
         for table in tables:
             writer.write_table(table)
             count += len(table)
-    if not count:
-        partial.unlink()
-        raise EvaluationError(nothing)
-    partial.replace(path)
     return count
+
+
+def batched(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows in batches, in which U+FFFD replaces each half of a surrogate pair: Arrow has only UTF-8."""
+    rows = iter(rows)
+    while batch := list(islice(rows, BATCH)):
+        yield replace_lone_surrogates(batch)
 
 
 def _messages(trajectory: Trajectory) -> list[dict[str, Any]]:
@@ -200,8 +192,3 @@ def _schema(pyarrow: Any, tokens: bool) -> Any:
             "row_starts": pyarrow.list_(integer),
         }
     return pyarrow.schema(columns)
-
-
-def _batches(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    while batch := list(islice(rows, BATCH)):
-        yield replace_lone_surrogates(batch)  # Arrow supports only UTF-8

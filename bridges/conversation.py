@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agentgym.messages import Call, Message, ResultStatus
-from agentgym.trajectory.record import Trajectory
+from agentgym import Call, Message, ResultStatus, Trajectory
+
+__all__ = ["ConversationEntry", "conversation"]
 
 
 @dataclass(frozen=True, slots=True)

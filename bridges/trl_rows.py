@@ -10,13 +10,53 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
+from importlib.util import find_spec
+from itertools import chain, takewhile
+from pathlib import Path
 from typing import Any
 
-from agentgym.errors import EvaluationError
-from agentgym.evaluation.export.chat import conversation
-from agentgym.rollout.environments import schemas_of
-from agentgym.trajectory.record import Trajectory
+from agentgym import EvaluationError, MissingExtraError, Trajectory, install_command
+from agentgym.evaluation import Evaluation
+from agentgym.rollout import schemas_of
+
+from .conversation import conversation
+from .parquet import batched, write_tables
+
+__all__ = ["preference_rows", "sft_rows", "write_preference", "write_sft"]
+
+
+def write_sft(
+    evaluation: Evaluation | None, trajectories: Iterable[Trajectory], target: Path, *, unsuccessful: bool = False
+) -> int:
+    """Write conversations that TRL's SFTTrainer reads: see `sft_rows`.
+
+    Args:
+        evaluation: not used.
+    Returns: the number of rows. Raises: MissingExtraError without datasets; EvaluationError if there is no row.
+    """
+    nothing = "No episode of a training task has solved it. To export all of them, write sft(unsuccessful=True)."
+    return _write(sft_rows(trajectories, unsuccessful=unsuccessful), target, nothing)
+
+
+def write_preference(
+    evaluation: Evaluation | None,
+    trajectories: Iterable[Trajectory],
+    target: Path,
+    *,
+    margin: float = 0.0,
+    max_pairs: int = 4,
+) -> int:
+    """Write pairs of a better and a worse conversation that TRL's DPOTrainer reads: see `preference_rows`.
+
+    Args:
+        evaluation: not used.
+    Returns: the number of pairs. Raises: MissingExtraError without datasets; EvaluationError if there is no pair.
+    """
+    nothing = (
+        "No two episodes of one training task differ by more than the margin. Pairs need several episodes of a task: "
+        "play with --group-size."
+    )
+    return _write(preference_rows(trajectories, margin=margin, max_pairs=max_pairs), target, nothing)
 
 
 def sft_rows(trajectories: Iterable[Trajectory], *, unsuccessful: bool = False) -> Iterator[dict[str, Any]]:
@@ -85,7 +125,24 @@ def _preference(better: Trajectory, worse: Trajectory) -> dict[str, Any] | None:
     }
 
 
-def row_features(columns: Sequence[str]) -> Any:
+def _write(rows: Iterable[dict[str, Any]], target: Path, nothing: str) -> int:
+    """Write rows to a file, batch by batch. `nothing`: the message of the error if there are no rows."""
+    if find_spec("datasets") is None:
+        raise MissingExtraError(
+            f"A data set for trainers needs the package datasets, which is not installed. Run: "
+            f"{install_command('data')}"
+        )
+    from datasets import Dataset
+
+    batches = batched(rows)
+    if (first := next(batches, None)) is None:
+        raise EvaluationError(nothing)
+    features = _features(list(first[0]))
+    tables = (Dataset.from_list(batch, features=features).data.table for batch in chain([first], batches))
+    return write_tables(tables, features.arrow_schema, target)
+
+
+def _features(columns: Sequence[str]) -> Any:
     """Return the column types as `datasets.Features`. Call arguments may be any JSON and share one type."""
     from datasets import Features, Json, List, Value
 
