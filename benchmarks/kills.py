@@ -2,10 +2,9 @@
 
 An evaluation and a training are each run once undisturbed; other runs of them are killed again and again (SIGKILL, at
 random times) and started again by the same command. Episodes of the undisturbed run that another lacks are lost; turns
-that a ledger holds twice are doubled; and the evaluations, and the metrics of every step, have to be equal, figures but
-for rounding: after a kill within a step, its unfinished episodes are sampled in smaller batches. Each result that
-differs is printed with both values, and the folders of such a run are kept. Two thirds of the kills are the
-evaluation's. `--quick` kills each once. Exit status 0 if nothing was lost, doubled or changed.
+that a ledger holds twice are doubled; and the evaluations, and the metrics of every step, have to be equal in every
+bit. Each result that differs is printed with both values, and the folders of such a run are kept. Two thirds of the
+kills are the evaluation's. `--quick` kills each once. Exit status 0 if nothing was lost, doubled or changed.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import os
 import random
 import shutil
@@ -54,8 +52,6 @@ SMALL = {
 }
 KILLS_EACH = 5
 """The largest number of kills of one run: each start leaves less of the run to play."""
-ROUNDING = 1e-5
-"""The largest relative difference, or absolute difference below 1, that rounding makes between two figures."""
 CLOCKS = ("time", "_s", "seconds", "per_s", "mib", "pace/", "cpu", "wall")
 """Parts of the names of figures that differ between any two runs."""
 
@@ -149,15 +145,8 @@ def differing(expected: dict[str, Any], got: dict[str, Any]) -> Iterator[str]:
             continue
         for figure in sorted(value.keys() | other.keys()):
             first, second = value.get(figure), other.get(figure)
-            if not _are_equal(first, second):
+            if first != second:
                 yield f"{name} {figure}: {first} undisturbed, {second} killed"
-
-
-def _are_equal(first: Any, second: Any) -> bool:
-    """Return whether two values are equal; numbers, but for rounding."""
-    if isinstance(first, float) and isinstance(second, float):
-        return math.isclose(first, second, rel_tol=ROUNDING, abs_tol=ROUNDING)
-    return bool(first == second)
 
 
 def main() -> int:

@@ -169,12 +169,15 @@ class Policy:
         version: the version of the weights; the trainer increments it.
         context_tokens: the size of the context window in tokens; None if unknown.
         running: the number of tokens that each running request has so far, for progress; empty if unknown.
+    repeats: whether log-probabilities depend on the requests sampled together, which are the same on every run; then
+        `repeat` is called for the recorded replies of a step that resumes.
     """
 
     name: str = "policy"
     renderer: Renderer | None = None
     version: int = 0
     context_tokens: int | None = None
+    repeats: bool = False
 
     @property
     def running(self) -> Sequence[int]:
@@ -198,6 +201,14 @@ class Policy:
             if the external program that plays the episode has disconnected; the episode then ends as it stands.
         """
         raise NotImplementedError
+
+    async def repeat(self, request: Request, token_ids: Sequence[int]) -> None:
+        """Compute a recorded reply again, so that the requests of other episodes are sampled beside it once more.
+
+        Args:
+            request: as it was answered, but without messages, tools and constraints.
+            token_ids: the reply.
+        """
 
     async def generate_in_time(self, request: Request, reply_s: float = REPLY_S) -> Reply:
         """Answer a request by `generate`, with a time limit. Call this, not `generate`: a server may hang for ever.

@@ -54,6 +54,7 @@ class DecodeRequest:
         keep: whether to store a KVPrefix in `left` for the next turn.
         ended: returns from the tokens so far whether a stop text was written (see CallFormat.stop).
         hook: returns the tokens that may follow (see LogitHook).
+        recorded: a recorded reply, which the row repeats instead of sampling.
         masks: the masks from `hook`, as in agentgym.Turn.
         tilt: changes the logits of the next token, given the tokens so far (see LogitTilt).
         tokens, logprobs, finish_reason, left: the outcome; `left` is the new KVPrefix.
@@ -71,6 +72,7 @@ class DecodeRequest:
     ended: Callable[[list[int]], bool] | None = None
     hook: Callable[[list[int]], TokenMask | None] | None = None
     tilt: Callable[[list[int], torch.Tensor], torch.Tensor] | None = None
+    recorded: Sequence[int] = ()
     masks: list[tuple[int, int, TokenMask]] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -344,6 +346,9 @@ class _Batch:
                 "The model gave NaN or infinite logits: either its weights diverged, or its dtype overflows. Try "
                 "dtype = 'float32', or an earlier checkpoint."
             )
+        if row.recorded:
+            row.append(row.recorded[len(row.tokens)], logprob, version)
+            return len(row.tokens) < len(row.recorded)
         row.append(token, logprob, version)
         if token in self.decoder.ends or (row.ended is not None and row.ended(row.tokens)):
             row.finish_reason = "stop"

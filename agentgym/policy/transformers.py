@@ -92,6 +92,7 @@ class TransformersPolicy(Policy):
             )
         self.max_batch, self.max_batch_tokens, self.reuse_mib = max_batch, max_batch_tokens, reuse_mib
         self.autocast = autocast
+        self.repeats = lockstep and model.device.type == "cpu"  # a GPU's results differ in any case
         self.eos_token_ids = tuple(eos_token_ids) if eos_token_ids else _ends(model, renderer)
         if not eos_token_ids:  # other messages exclude the model's own end tokens too
             renderer.end_ids |= set(self.eos_token_ids)
@@ -118,7 +119,7 @@ class TransformersPolicy(Policy):
         self._pasts: dict[str, KVPrefix] = {}
         self._live: set[str] = set()
         self._swap_lock = SwapLock()
-        self._merged: MergedCopy | None = None  # the copy of the model that sampled last
+        self._merged: MergedCopy | None = None  # the copy that sampled last
 
     @override
     def identity(self) -> dict[str, Any]:
@@ -135,26 +136,10 @@ class TransformersPolicy(Policy):
         Raises: ContextFull if not one more token fits; PolicyError if the model failed, or has adapters per role but
             none for the request's role.
         """
-        role = self._role_of(request)
-        prefix = list(request.prefix_ids or self.renderer.prompt(request.messages, request.tools))
-        room = self._room(len(prefix))
-        hook = self._hook_of(request)
-        row = DecodeRequest(
-            prefix,
-            request.sampling,
-            role=role,
-            limit=request.sampling.max_tokens if room is None else min(room, request.sampling.max_tokens),
-            keep=self.reuse_mib > 0 and request.episode in self._live,
-            ended=self._ended(request),
-            hook=hook,
-            tilt=hook.tilt if isinstance(hook, LogitTilt) else None,
-        )
-        past = self._pasts.pop(request.episode, None)
-        if past is not None and past.covers(prefix):
-            row.past = past
+        row = self._row(request)
+        row.ended, row.hook = self._ended(request), self._hook_of(request)
+        row.tilt = row.hook.tilt if isinstance(row.hook, LogitTilt) else None
         await self._sampled(row, request.episode)
-        if row.left is not None and request.episode in self._live:
-            self._remember(request.episode, row.left)
         is_json = request.constraints.response_format is not None and not request.constraints.tool_choice
         return Reply(
             message=self.renderer.parse(row.tokens, request.tools, may_call=not is_json),
@@ -163,18 +148,40 @@ class TransformersPolicy(Policy):
             finish_reason=row.finish_reason,
             policy_version=row.version,
             version_changes=tuple(row.version_changes),
-            prompt_tokens=len(prefix),
+            prompt_tokens=len(row.prefix),
             completion_tokens=len(row.tokens),
             masks=row.masks,
         )
 
+    @override
+    async def repeat(self, request: Request, token_ids: Sequence[int]) -> None:
+        await self._sampled(self._row(request, recorded=token_ids), request.episode)
+
+    def _row(self, request: Request, recorded: Sequence[int] = ()) -> DecodeRequest:
+        """Return a request's row, with keys and values of the episode's earlier turns. Raises: as `generate`."""
+        prefix = list(request.prefix_ids or self.renderer.prompt(request.messages, request.tools))
+        room = self._room(len(prefix))
+        row = DecodeRequest(
+            prefix,
+            request.sampling,
+            role=self._role_of(request),
+            limit=request.sampling.max_tokens if room is None else min(room, request.sampling.max_tokens),
+            keep=self.reuse_mib > 0 and request.episode in self._live,
+            recorded=recorded,
+        )
+        past = self._pasts.pop(request.episode, None)
+        row.past = past if past is not None and past.covers(prefix) else None
+        return row
+
     async def _sampled(self, row: DecodeRequest, episode: str) -> None:
-        """Sample a row to its end."""
+        """Sample a row to its end, and keep what the episode's next turn can reuse."""
         self._running[id(row)] = row
         try:
             await self._rows.submit(row, episode)
         finally:
             del self._running[id(row)]
+        if row.left is not None and episode in self._live:
+            self._remember(episode, row.left)
 
     def _role_of(self, request: Request) -> str:
         """Return the role whose adapter answers; empty without an adapter per role. Raises: PolicyError."""

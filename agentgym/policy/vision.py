@@ -62,6 +62,7 @@ class VisionPolicy(TransformersPolicy):
         text = model.config.get_text_config()
         options.setdefault("context_tokens", getattr(text, "max_position_embeddings", None))
         super().__init__(model, renderer, reuse_mib=0, **options)
+        self.repeats = False  # a record's requests have no images
         self._wants_kinds = "mm_token_type_ids" in inspect.signature(own_model(model).forward).parameters
 
     @override

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from agentgym.environment import EnvironmentWrapper
 from agentgym.errors import LedgerError, RequestsRefused, RewardError
 from agentgym.messages import StopReason
-from agentgym.policy.contract import Policy
+from agentgym.policy.contract import Policy, Request, Sampling
+from agentgym.rollout.budgets import BudgetUsage
 from agentgym.rollout.environment_handle import EnvironmentHandle
 from agentgym.rollout.episodes import EpisodeConfig, EpisodeJob
 from agentgym.rollout.failures import Retries
@@ -161,6 +162,20 @@ class EpisodeFactory:
             job.trajectory.provenance.branch = fork.point
             config = replace(config, fork=fork)
         return Episode(config, policy, job.trajectory)
+
+    async def repeat(self, record: Trajectory, policy: Policy) -> None:
+        """Let the policy compute the replies of a recorded episode again, beside the episodes being played."""
+        config, usage = self.config, BudgetUsage(self.config.budgets)
+        prefixes = [list(record.prompt_ids), *(list(row.prompt_ids) for row in record.further_rows)]
+        for turn in record.turns:
+            limit = max(usage.token_limit(None).tokens, len(turn.token_ids))
+            sampling = Sampling(config.temperature, config.top_p, limit, seed=turn.index)
+            prefix, episode = prefixes[turn.row], record.id
+            request = Request((), (), tuple(prefix), sampling, episode, turn.index, turn.role)
+            await policy.repeat(request, turn.token_ids)
+            prefix += [*turn.token_ids, *turn.observation_ids]
+            usage.count(turn, exact=True)
+            usage.tokens += len(turn.observation_ids)
 
     def _additions_for(self, job: EpisodeJob) -> tuple[PromptAddition, ...]:
         """Return the prompt additions of an episode; for a branch, the additions in the original record."""

@@ -83,6 +83,7 @@ class EpisodeManager:
         checkpoints: Checkpoints | None = None,
         additions: Sequence[PromptAddition | None] = (),
         on_trajectory: Callable[[Trajectory], None] | None = None,
+        repeats: bool = False,
         **old: Any,
     ) -> list[Trajectory]:
         """Play every task `group_size` times and wait for all of them; `with_config` plays with another config.
@@ -95,6 +96,9 @@ class EpisodeManager:
             additions: the prompt addition of each episode, such as help, in the order of the episodes returned; empty
                 for none.
             on_trajectory: called with each trajectory when it ends, for a progress bar.
+            repeats: whether a local policy that samples in lockstep on a CPU computes the recorded episodes again, if
+                others are left to play. These are then sampled in the batches of an undisturbed run, and equal to it in
+                every bit; no tool runs again.
             old: the deprecated keywords `config` and `temperature`, which `with_config` replaces.
         Returns: trajectories by task, in the order given, then by sample.
         Raises: as `run`; HeldOutError for help with a task that is not for training.
@@ -106,7 +110,7 @@ class EpisodeManager:
             self.claim(label)
         label, ledger = label or self.label, self.ledger if record else None
         jobs = episode_jobs(tasks, group_size, label=label, seed=self.config.seed, additions=additions)
-        pool = self._pool(jobs, group_size, label, ledger, checkpoints=checkpoints)
+        pool = self._pool(jobs, group_size, label, ledger, repeats=repeats, checkpoints=checkpoints)
         finished: list[tuple[int, Trajectory]] = []
         async with aclosing(pool.results()) as results:
             async for position, trajectory in results:
@@ -216,7 +220,7 @@ class EpisodeManager:
         budgets = self.config.budgets if max_turns is None else replace(self.config.budgets, max_turns=max_turns)
         config = self.config if temperature is None else self.config.at_temperature(temperature)
         player = self.with_config(replace(config, budgets=budgets, state_keys=True))
-        options = {"judged": judged, "end_state": True, "checkpoints": checkpoints}
+        options: dict[str, Any] = {"judged": judged, "end_state": True, "checkpoints": checkpoints}
         jobs = (EpisodeJob(position, trajectory, fork) for position, (trajectory, fork) in enumerate(episodes))
         pool = player._pool(jobs, 1, label, self.ledger, policy, **options)
         trajectories = [trajectory for trajectory, _ in episodes]
@@ -298,12 +302,15 @@ class EpisodeManager:
         label: str,
         ledger: Ledger | None,
         policy: Policy | None = None,
+        *,
+        repeats: bool = False,
         **changes: Any,
     ) -> WorkerPool:
         """Return the workers of one run.
 
         Args:
             policy: the policy that plays, instead of the manager's.
+            repeats: as in `collect`.
             changes: EpisodeConfig options that override those of the config.
         """
         config = self._episode_config(seed_parts=(self.config.seed, label), ledger=ledger, **changes)
@@ -311,7 +318,7 @@ class EpisodeManager:
         provenance = config.provenance(self.config.seed, prompt.fixed)
         episodes = EpisodeFactory(policy or self.policy, config, provenance, prompt)
         groups = GroupRewards(config, group_size, ledger, label)
-        return WorkerPool(jobs, episodes, groups, self.config, ledger, label)
+        return WorkerPool(jobs, episodes, groups, self.config, ledger, label, repeats=repeats)
 
     def _episode_config(self, **changes: object) -> EpisodeConfig:
         rollout = self.config

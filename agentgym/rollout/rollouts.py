@@ -152,6 +152,7 @@ class Rollouts:
         on_trajectory: Callable[[Trajectory], None] | None = None,
         checkpoints: Checkpoints | None = None,
         assistance: Sequence[PromptAddition | None] = (),
+        repeats: bool = False,
     ) -> list[Trajectory]:
         """Play every task `group_size` times and wait for all of them.
 
@@ -162,7 +163,7 @@ class Rollouts:
             progress: fraction of the training done, 0 to 1, for the reward's schedules.
             on_trajectory: called with each trajectory when it ends, such as for a progress bar.
             assistance: the agent's help in each episode, in the order of the returned episodes; empty for no help.
-            checkpoints: a dict whose keys name the checkpoints to take; its values are filled in (see EpisodeManager).
+            checkpoints, repeats: see EpisodeManager.collect.
         Returns: [len(tasks) * group_size] trajectories, groups consecutive, in the order of the tasks.
         Raises: EpisodesFailed if no episode was played to its end; the ledger then files these episodes under another
             label.
@@ -182,6 +183,7 @@ class Rollouts:
                 checkpoints=checkpoints,
                 additions=assistance,
                 on_trajectory=on_trajectory,
+                repeats=repeats,
             )
 
         trajectories = self.loop.run(collect())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+
 import pytest
 from scripted_episodes import task
 
 from agentgym import Budgets, EpisodeManager, RolloutConfig
+from agentgym.storage.ledger import Ledger
 from agentgym.testing import Counter, TargetReached
 
 pytest.importorskip("torch")
@@ -63,3 +66,55 @@ async def test_the_models_own_scores_agree_with_the_recorded_log_probabilities(p
             assert scored == pytest.approx(turn.logprobs, abs=1e-4)
             assert len(scored) == end - begin
     await player.close()
+
+
+BUDGETS = Budgets(max_turns=4, max_turn_tokens=24, max_void_turns=4)
+TASKS = [task(f"t{n}") for n in range(5)]
+
+
+@pytest.fixture(scope="module")
+def wide_parts(parts):
+    """A model so wide that its rounding depends on the rows of a batch."""
+    from agentgym.policy import make_model
+
+    return make_model(parts[1].tokenizer, hidden=128, layers=2), parts[1]
+
+
+async def logprobs_after_a_stop(parts, ledger, ended, *, repeats):
+    """Stop a run after some episodes have ended, resume it, and return the log-probabilities of all its episodes."""
+    config = RolloutConfig(environment=Counter, reward=TargetReached(), concurrency=6, budgets=BUDGETS)
+    player = policy(parts)
+    try:
+        manager = EpisodeManager(player, config, ledger=ledger)
+        if ended:
+            async with aclosing(manager.run(TASKS, 2)) as episodes:
+                for _ in range(ended):
+                    await anext(episodes)
+            assert 0 < len(ledger.finished("run")) < 2 * len(TASKS)
+        trajectories = await manager.collect(TASKS, 2, repeats=repeats)
+    finally:
+        await player.close()
+    return [turn.logprobs for trajectory in trajectories for turn in trajectory.turns]
+
+
+@pytest.mark.parametrize("ended", [1, 4])
+async def test_a_run_stopped_within_a_step_ends_equal_in_every_bit_if_recorded_episodes_are_repeated(
+    wide_parts, tmp_path, ended
+):
+    ledgers = [Ledger(tmp_path / f"{number}.sqlite") for number in range(3)]
+    undisturbed = await logprobs_after_a_stop(wide_parts, ledgers[0], 0, repeats=True)
+    assert await logprobs_after_a_stop(wide_parts, ledgers[1], ended, repeats=True) == undisturbed
+    assert await logprobs_after_a_stop(wide_parts, ledgers[2], ended, repeats=False) != undisturbed
+    for ledger in ledgers:
+        ledger.close()
+
+
+async def test_a_finished_run_is_read_from_the_ledger_without_the_model(wide_parts, tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    first = await logprobs_after_a_stop(wide_parts, ledger, 0, repeats=True)
+    player = policy(wide_parts)
+    await player.close()  # answers nothing
+    config = RolloutConfig(environment=Counter, reward=TargetReached(), concurrency=6, budgets=BUDGETS)
+    trajectories = await EpisodeManager(player, config, ledger=ledger).collect(TASKS, 2, repeats=True)
+    assert [turn.logprobs for trajectory in trajectories for turn in trajectory.turns] == first
+    ledger.close()

@@ -74,6 +74,8 @@ class WorkerPool:
         rollout: says where episodes are played, how many at once, and when failures end the run.
         ledger: stores finished episodes; episodes already in the ledger are yielded, not played again.
         label: the label of the run.
+        repeats: whether recorded episodes take part in the batches of the others again, if any is left to play and
+            their policy `repeats`. Needs a finite number of jobs.
     """
 
     def __init__(
@@ -84,6 +86,8 @@ class WorkerPool:
         rollout: RolloutConfig,
         ledger: Ledger | None,
         label: str,
+        *,
+        repeats: bool = False,
     ) -> None:
         self._jobs, self._episodes, self._groups, self._rollout, self._label = jobs, episodes, groups, rollout, label
         self._ledger = ledger
@@ -93,6 +97,10 @@ class WorkerPool:
         self._player: EpisodePlayer  # the engine's session, set while `results` runs
         self._is_exhausted = False  # no job is left to begin
         self._recorded = ledger.finished(label) if ledger is not None else set()
+        self._repeats = repeats and bool(self._recorded)
+        if self._repeats:
+            waiting = list(jobs)
+            self._jobs, self._repeats = iter(waiting), any(job.trajectory.id not in self._recorded for job in waiting)
         self._tasks: set[asyncio.Task[None]] = set()
         self._policies: dict[str, Policy] = {}  # the policies of running episodes, by episode id
         self._finished: deque[FinishedEpisode] = deque()
@@ -157,24 +165,11 @@ class WorkerPool:
             next_job: EpisodeJob | None = None
             trajectory, policy = job.trajectory, self._policies[job.trajectory.id]
             try:
-                self._watch.begin(job, self._player, policy)
-                self._activity.playing[trajectory.id] = job, self._player, policy
-                try:
-                    await self._player.play(job, policy)
-                finally:
-                    self._activity.end(job)
-                    self._watch.end(job)
-                if job.fork is not None:
-                    job.fork.fail_if_diverged(trajectory)
-                group_reward = self._groups.reward_for(job)
-                if self._ledger is not None:
-                    await self._ledger.finish(trajectory, awaits_group=group_reward is not None)
-                    self._player.recorded(job)
-                self._stop_after_failures(trajectory)
-                if group_reward is None:
-                    self._hand_over(FinishedEpisode(job))
-                elif (group := self._groups.hold(job, group_reward)) is not None:
-                    self._start(self._judge(group))
+                if trajectory.id in self._recorded:
+                    await self._episodes.repeat(self._trajectory_of(FinishedEpisode(job, is_recorded=True)), policy)
+                    self._skip(job)
+                else:
+                    await self._play(job, policy)
                 if len(self._finished) < self._most_unread:
                     next_job = self._next_job()  # announced before this one ends, so that the next batch includes it
             finally:
@@ -185,6 +180,28 @@ class WorkerPool:
                     await self._has_room.wait()
                 next_job = self._next_job()
             job = next_job
+
+    async def _play(self, job: EpisodeJob, policy: Policy) -> None:
+        """Play an episode, record its end, and pass it to `results`, or hold it until its group is judged."""
+        trajectory = job.trajectory
+        self._watch.begin(job, self._player, policy)
+        self._activity.playing[trajectory.id] = job, self._player, policy
+        try:
+            await self._player.play(job, policy)
+        finally:
+            self._activity.end(job)
+            self._watch.end(job)
+        if job.fork is not None:
+            job.fork.fail_if_diverged(trajectory)
+        group_reward = self._groups.reward_for(job)
+        if self._ledger is not None:
+            await self._ledger.finish(trajectory, awaits_group=group_reward is not None)
+            self._player.recorded(job)
+        self._stop_after_failures(trajectory)
+        if group_reward is None:
+            self._hand_over(FinishedEpisode(job))
+        elif (group := self._groups.hold(job, group_reward)) is not None:
+            self._start(self._judge(group))
 
     def _stop_after_failures(self, trajectory: Trajectory) -> None:
         """End the run after too many failures in a row; set these episodes aside in the ledger.
@@ -203,10 +220,15 @@ class WorkerPool:
     def _next_job(self) -> EpisodeJob | None:
         """Return the next episode to play, announced to its policy. Skip recorded episodes before it, see `_skip`."""
         for job in self._jobs:
-            if job.trajectory.id in self._recorded:
+            is_recorded = job.trajectory.id in self._recorded
+            if is_recorded and not self._repeats:
                 self._skip(job)
                 continue
-            policy = self._policies[job.trajectory.id] = self._episodes.policy_for(job)
+            policy = self._episodes.policy_for(job)
+            if is_recorded and not policy.repeats:
+                self._skip(job)
+                continue
+            self._policies[job.trajectory.id] = policy
             policy.episode_started(job.trajectory.id)
             return job
         self._is_exhausted = True

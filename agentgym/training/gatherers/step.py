@@ -60,7 +60,7 @@ class StepRequest:
             assistance: the help in each episode; by default, the result of `assist`.
             on_trajectory: called with each episode when it ends.
         """
-        options: dict[str, Any] = {"label": label, "group_size": group_size, "progress": self.progress}
+        options: dict[str, Any] = {"label": label, "group_size": group_size, "progress": self.progress, "repeats": True}
         if on_trajectory is not None:
             options["on_trajectory"] = on_trajectory
         if assistance:
