@@ -60,6 +60,11 @@ _TABLE: dict[str, tuple[str, Treatment, str]] = {
     "wrong_answer": ("episodes that answered, and were wrong", "scored", "it is what reward is for"),
     "refused": ("episodes in which the agent declined", "scored", "declining a task solves nothing"),
     "no_answer": ("episodes that a budget ended before an answer", "scored", "else endless episodes cost nothing"),
+    "request_refused": (
+        "episodes in which the gateway refused a request of the program, which went on all the same",
+        "scored",
+        "the agent's own commands may have sent it",
+    ),
     "failed": (
         "episodes that failed by no fault of the agent (left out of every rate)",
         "excluded",

@@ -30,6 +30,7 @@ LEVELS: dict[str, Level] = {
     "wrong_answer": "end",
     "refused": "end",
     "no_answer": "end",
+    "request_refused": "end",
     "failed": "end",
 }
 """Every kind with the unit in which it is counted, in the order shown in tables."""
@@ -81,6 +82,8 @@ def count_failures(trajectory: Trajectory) -> Counter[str]:
     counts = Counter(kind for kinds in turn_failures(trajectory.turns) for kind in kinds)
     if ending := _ending(trajectory):
         counts[ending] += 1
+    if trajectory.provenance.extra.get("refused"):
+        counts["request_refused"] += 1
     return counts
 
 

@@ -1,8 +1,5 @@
 #!/bin/sh
-# Codex as a program (tried with 0.171). In the sandbox of its episode: agentgym sandbox program npm:@openai/codex, then
-# --program-where sandbox --program-package npm:@openai/codex --program-file codex.sh --program "sh {home}/codex.sh {task}".
-# On this host its shell has your own rights: npm install @openai/codex, then --program "sh codex.sh {task}" with whole
-# paths.
+# Codex as a program, unchanged. See programs.md in docs/how-to for its package, and how each of these files is used.
 export CODEX_HOME="$AGENTGYM_HOME/codex"
 mkdir -p "$CODEX_HOME"
 cat >"$CODEX_HOME/config.toml" <<END

@@ -135,11 +135,11 @@ def test_where_the_agent_has_the_key_it_cannot_use_the_policy_unseen():
     tool = {"type": "function", "function": {"name": "add"}}
     turn = Chat((Message("system", "You count."), Message("user", "x")), (tool,))
     hidden = Chat((Message("system", "Think for me."), Message("user", "x")))
-    for may_follow in (True, False):
-        auxiliary = Auxiliary(are_turns=False, may_follow=may_follow)
-        auxiliary.led_to(turn, [], 0)
-        assert auxiliary.includes(hidden) == may_follow
-    full = Auxiliary(are_turns=False, may_follow=True)
-    full.led_to(turn, [], 0)
+    for agent_has_key, has_acted in ((False, False), (False, True), (True, False), (True, True)):
+        auxiliary = Auxiliary(are_turns=False, agent_has_key=agent_has_key)
+        auxiliary.led_to(turn, [], 0, has_acted=False)
+        assert auxiliary.includes(hidden, has_acted=has_acted) != (agent_has_key and has_acted)
+    full = Auxiliary(are_turns=False, agent_has_key=False)
+    full.led_to(turn, [], 0, has_acted=False)
     full.record += [{}] * MAX_AUXILIARY
-    assert not full.includes(hidden)
+    assert not full.includes(hidden, has_acted=False)

@@ -32,6 +32,7 @@ from agentgym.interop.gateway.gateway import PolicyGateway
 from agentgym.interop.gateway.programs import AgentProgram
 from agentgym.interop.gateway.refusals import MAX_REFUSED
 from agentgym.sandbox import rootfs
+from agentgym.storage.failures import count_failures
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer, Counter, TargetReached
 from agentgym.training.recipe.recipe import Recipe
@@ -183,30 +184,37 @@ async def test_an_agent_cannot_void_its_episode_by_a_request_that_is_refused(cou
     trajectory = await play_in_sandbox(shell(command))
     assert (trajectory.error, trajectory.success) == (None, 0.0)
     assert trajectory.provenance.extra["refused"]["count"] == count
+    assert count_failures(trajectory)["request_refused"] == 1
 
 
-LEAVES_WHILE_ASKING = """
+TITLE_AND_TASK = """
 import threading, time
-send("/v1/chat/completions", {"messages": [{"role": "user", "content": "Work."}]})
-others = {"messages": [{"role": "system", "content": "Other."}, {"role": "user", "content": "Work."}], "tools": [SHELL]}
-threading.Thread(target=send, args=("/v1/chat/completions", others), daemon=True).start()
-time.sleep(2)
-os._exit(1)
+title = {"messages": [{"role": "system", "content": "You write titles."}, {"role": "user", "content": "Work."}]}
+if IN_TURN:
+    send("/v1/chat/completions", title)
+else:
+    titles = threading.Thread(target=send, args=("/v1/chat/completions", title))
+    titles.start()
+    time.sleep(0.5)
+play()
 """
 
 
-async def test_an_agent_cannot_void_its_episode_by_a_request_that_makes_its_turns_auxiliary(monkeypatch):
+@pytest.mark.parametrize("in_turn", [True, False])
+async def test_an_agent_cannot_make_what_it_has_said_auxiliary(in_turn, monkeypatch):
+    """A request with tools after the policy's first answer may come from a command of the agent."""
     answer = ScriptedPolicy.generate
 
-    async def answer_the_first(policy, request):
-        if request.tools:
-            await asyncio.sleep(6)
+    async def answer_late(policy, request):
+        await asyncio.sleep(2)
         return await answer(policy, request)
 
-    monkeypatch.setattr(ScriptedPolicy, "generate", answer_the_first)
-    trajectory = await play_in_sandbox(shell("true"), program(LEAVES_WHILE_ASKING))
-    assert (trajectory.error, trajectory.success) == (None, 0.0)
-    assert trajectory.scored
+    monkeypatch.setattr(ScriptedPolicy, "generate", answer_late)
+    script = shell(shell_task().truth["command"])
+    trajectory = await play_in_sandbox(script, program(TITLE_AND_TASK.replace("IN_TURN", str(in_turn))))
+    assert trajectory.error is None
+    assert len(trajectory.rows()) == (2 if in_turn else 1)
+    assert ("auxiliary" in trajectory.provenance.extra) is not in_turn
 
 
 async def test_a_refusal_of_the_programs_first_request_is_ours():
@@ -340,15 +348,21 @@ def test_a_recipe_whose_environment_has_no_sandbox_is_refused():
 
 
 SHELLS = {
-    "codex": ("npm:@openai/codex", "exec_command", "cmd", ""),
-    "mini_swe": ("pypi:mini-swe-agent", "bash", "command", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"),
+    "claude_code": ("npm:@anthropic-ai/claude-code", "Bash", "command", {"description": "Work"}),
+    "codex": ("npm:@openai/codex", "exec_command", "cmd", {}),
+    "gemini_cli": ("npm:@google/gemini-cli", "run_shell_command", "command", {}),
+    "mini_swe": ("pypi:mini-swe-agent", "bash", "command", {}),
+    "opencode": ("npm:opencode-ai", "bash", "command", {"description": "Work"}),
+    "qwen_code": ("npm:@qwen-code/qwen-code", "run_shell_command", "command", {"is_background": False}),
 }
+"""By the name of its file: a program's package, and the tool that is its shell, with the arguments that it requires."""
+FINISHED = {"mini_swe": ["echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"]}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHELLS)
 async def test_an_unchanged_program_mends_a_repository_in_its_sandbox(name):
-    package, tool, argument, last = SHELLS[name]
+    package, tool, argument, others = SHELLS[name]
     try:
         rootfs.locate_program(package)
     except SandboxUnavailable as error:
@@ -357,8 +371,9 @@ async def test_an_unchanged_program_mends_a_repository_in_its_sandbox(name):
     command = ("sh", f"{{home}}/{script.name}", "{task}")
     started = AgentProgram(command, where="sandbox", files=(str(script),), package=package)
     task = load_task_set("swe/one-line-shell-v1")["train"][0]
-    commands = [f"git apply - <<'END'\n{task.truth['gold']}\nEND", *filter(None, [last])]
-    calls = [Message("assistant", "THOUGHT: so.", (Call(tool, {argument: text}),)) for text in commands]
+    commands = [f"git apply - <<'END'\n{task.truth['gold']}\nEND", *FINISHED.get(name, [])]
+    calls = [Message("assistant", "THOUGHT: so.", (Call(tool, {argument: text, **others}),)) for text in commands]
     trajectory = await play_in_sandbox([*calls, Message("assistant", "Done.")], started, task=task)
     assert (trajectory.error, trajectory.success) == (None, 1.0)
+    assert len(trajectory.rows()) == 1  # its history came back token for token
     assert trajectory.provenance.extra["program"]["package"].startswith(package)

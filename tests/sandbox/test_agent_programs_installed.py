@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -70,6 +74,69 @@ def test_a_version_is_installed_once_and_the_newest_by_default(greeter):
     assert installed_programs() == ["pypi:greeter@1.0", greeter]
     with pytest.raises(SandboxUnavailable, match=r"Several versions.*greeter@1\.0, pypi:greeter@1\.1"):
         rootfs_store.locate_program("pypi:greeter")
+
+
+NPM = """#!{python}
+import json, os, sys
+modules = os.path.join(sys.argv[sys.argv.index("--prefix") + 1], "node_modules")
+for name, files in json.loads({packages!r}).items():
+    for file, content in files.items():
+        path = os.path.join(modules, name, file)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as stream:
+            stream.write(content)
+        os.chmod(path, 0o755)
+os.makedirs(os.path.join(modules, ".bin"))
+os.symlink("../agent/agent.js", os.path.join(modules, ".bin", "agent"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("scripts", "printed"), [({"postinstall": "node put.js"}, "native"), ({"test": "node test.js"}, "launcher")]
+)
+def test_a_native_program_is_found_without_running_the_install_script(scripts, printed, greeter, tmp_path, monkeypatch):
+    optional = {"agent-linux-arm64": "1.0", "agent-linux-x64": "1.0", "agent-linux-x64-baseline": "1.0"}
+    record = {"version": "1.0", "bin": {"agent": "agent.js"}, "scripts": scripts, "optionalDependencies": optional}
+    packages = {
+        "agent": {"package.json": json.dumps(record), "agent.js": "#!/bin/sh\necho launcher"},
+        "agent-linux-x64": {"bin/agent": "#!/bin/sh\necho needs AVX2"},
+        "agent-linux-x64-baseline": {"bin/agent": "#!/bin/sh\necho native"},
+    }
+    npm = tmp_path / "npm"
+    npm.write_text(NPM.format(python=sys.executable, packages=json.dumps(packages)))
+    npm.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    program = rootfs_store.install_program("npm:agent")
+    assert subprocess.check_output([program.folder / "bin" / "agent"], text=True) == f"{printed}\n"
+
+
+def test_a_source_package_is_refused_before_its_build_script_runs(greeter, tmp_path):
+    marker = tmp_path / "ran"
+    with tarfile.open(tmp_path / "source-1.0.tar.gz", "w:gz") as archive:
+        for file, text in {
+            "setup.py": f"open({str(marker)!r}, 'w')\nimport setuptools\nsetuptools.setup()\n",
+            "PKG-INFO": "Metadata-Version: 2.1\nName: source\nVersion: 1.0\n",
+        }.items():
+            entry = tarfile.TarInfo(f"source-1.0/{file}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    with pytest.raises(SandboxUnavailable, match="pip wheel"):
+        rootfs_store.install_program("pypi:source")
+    assert not marker.exists()
+
+
+def test_an_install_that_another_process_has_finished_first_returns_what_is_there(greeter, monkeypatch):
+    rename = Path.rename
+
+    def rename_late(self, target):
+        monkeypatch.setattr(Path, "rename", rename)
+        other = rootfs_store.install_program("pypi:greeter")
+        assert other.folder == target
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename_late)
+    assert rootfs_store.install_program("pypi:greeter").name == greeter
+    assert os.listdir(rootfs_store.locate_program(greeter).folder.parent) == ["pypi-greeter@1.1"]
 
 
 @pytest.mark.parametrize(

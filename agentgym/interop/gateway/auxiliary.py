@@ -3,6 +3,10 @@
 They are recognised by what is general: such a request offers no tools and has other instructions than the requests that
 do. They are answered by the policy, but are not turns of the episode, so that they are neither judged nor trained; the
 provenance keeps them as `auxiliary`. Their tokens count against the episode's budget.
+
+In a sandbox the agent's own commands can send requests too: one to use the policy unseen, or one with tools, to make
+auxiliary what it has said before. There only requests that arrived before the policy had answered any decide or are
+auxiliary, since nothing of the agent has run by then.
 """
 
 from __future__ import annotations
@@ -25,24 +29,29 @@ class Auxiliary:
 
     Args:
         are_turns: whether all requests are turns.
-        may_follow: whether auxiliary requests may come after the first turn. Where the agent's own commands can send
-            requests, they may not: the agent could use the policy unseen.
+        agent_has_key: whether the agent's own commands can send requests too.
     Attributes:
         record: the requests and their answers, for the provenance.
     """
 
-    def __init__(self, *, are_turns: bool, may_follow: bool) -> None:
-        self._are_turns, self._may_follow = are_turns, may_follow and not are_turns
+    def __init__(self, *, are_turns: bool, agent_has_key: bool) -> None:
+        self._are_turns, self._agent_has_key = are_turns, agent_has_key
         self._instructions: set[str] = set()  # of the requests with tools
         self.record: list[dict[str, Any]] = []
 
-    def includes(self, chat: Chat) -> bool:
-        """Return whether a request is auxiliary. About those before the first one with tools `led_to` decides."""
-        if chat.tools or not self._instructions or not self._may_follow or len(self.record) >= MAX_AUXILIARY:
+    def includes(self, chat: Chat, *, has_acted: bool) -> bool:
+        """Return whether a request is auxiliary. About those before the first one with tools `led_to` decides.
+
+        Args:
+            has_acted: whether the policy had answered a request when this one arrived.
+        """
+        if self._are_turns or (has_acted and self._agent_has_key):
+            return False
+        if chat.tools or not self._instructions or len(self.record) >= MAX_AUXILIARY:
             return False
         return _instructions(chat.messages) not in self._instructions
 
-    def led_to(self, chat: Chat, rows: Sequence[OpenRow], turns: int) -> bool:
+    def led_to(self, chat: Chat, rows: Sequence[OpenRow], turns: int, *, has_acted: bool) -> bool:
         """Note a request with tools. Returns: whether all rows before it were auxiliary, each with a single turn."""
         if self._are_turns or not chat.tools:
             return False
@@ -50,6 +59,7 @@ class Auxiliary:
         self._instructions.add(instructions)
         return (
             is_first
+            and not (has_acted and self._agent_has_key)
             and 0 < turns == len(rows) <= MAX_AUXILIARY
             and not any(row.tools or row.executed for row in rows)
             and all(_instructions(row.conversation.messages) != instructions for row in rows)

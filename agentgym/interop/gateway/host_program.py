@@ -45,6 +45,8 @@ async def start_on_host(
             await _end(process)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
+            # a child in a session of its own may hold the output open; asyncio has no public name for this
+            process._transport.close()  # type: ignore[attr-defined]
 
 
 async def _end_of(process: asyncio.subprocess.Process) -> ProgramEnd:

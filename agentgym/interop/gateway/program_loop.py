@@ -57,7 +57,7 @@ class ProgramLoop(PlayLoop):
         self._turns_played = 0
         self.answered: dict[str, AnsweredRequest] = {}  # by the id of the answer
         self._refusals = Refusals(agent_has_key)
-        self._auxiliary = Auxiliary(are_turns=auxiliary_turns, may_follow=not agent_has_key)
+        self._auxiliary = Auxiliary(are_turns=auxiliary_turns, agent_has_key=agent_has_key)
         self._written = 0
         self._batch_wait = BatchWait(self._policy, self._trajectory.id)
         self._task_messages: Sequence[Message] = ()
@@ -207,17 +207,18 @@ class ProgramLoop(PlayLoop):
         return result
 
     async def _one_after_another(self, chat: Chat) -> Answer:
+        has_acted = self.has_answered  # when the request arrived
         async with self._one_turn:
             self._requests.check_open()
             with self._batch_wait:
-                return await self._answer(chat)
+                return await self._answer(chat, has_acted=has_acted)
 
-    async def _answer(self, chat: Chat) -> Answer:
+    async def _answer(self, chat: Chat, *, has_acted: bool) -> Answer:
         await check_policy(self._policy, chat, self._trajectory.id)
         self._trajectory.provenance.extra |= {"asked_sampling": chat.asked_sampling} if chat.asked_sampling else {}
-        if self._auxiliary.led_to(chat, self._rows, len(self._trajectory.turns)):
+        if self._auxiliary.led_to(chat, self._rows, len(self._trajectory.turns), has_acted=has_acted):
             self._leave_out_turns()
-        elif self._auxiliary.includes(chat):
+        elif self._auxiliary.includes(chat, has_acted=has_acted):
             return await self._answer_auxiliary(chat)
         keys = keys_of(chat.messages)
         for earlier in reversed(self._rows) if chat.is_retry else ():

@@ -2,8 +2,9 @@
 
     <cache>/programs/NAME@VERSION/   bin/ with the package's commands, and what they need beside it; program.json
 
-A sandbox whose spec names a program sees its folder read-only below PROGRAMS. Install scripts of npm packages are not
-run. A program of PyPI needs, in the sandbox, the version of Python that installed it.
+A sandbox whose spec names a program sees its folder read-only below PROGRAMS. No code of a package runs on this host:
+neither install scripts of npm, nor build scripts of PyPI, of which only wheels are installed. A program of PyPI needs,
+in the sandbox, the version of Python that installed it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tempfile
 from dataclasses import dataclass
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
+from typing import Any
 
 from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox.guest.root import PROGRAMS
@@ -82,7 +84,11 @@ def install_program(name: str) -> InstalledProgram:
             return installed
         record = {"name": f"{registry}:{package}@{actual}", "digest": FolderImage(root).digest, "commands": commands}
         (root / "program.json").write_text(json.dumps(record, indent=1))
-        root.rename(target)
+        try:
+            root.rename(target)
+        except OSError:  # another process has installed it meanwhile
+            if _read(target) is None:
+                raise
     program = _read(target)
     assert program is not None
     return program
@@ -148,14 +154,36 @@ def _install_npm(root: Path, package: str, version: str) -> str:
     record = json.loads((root / "node_modules" / package / "package.json").read_text())
     commands = record.get("bin", {})
     for command in [package.split("/")[-1]] if isinstance(commands, str) else commands:
-        (root / "bin" / command).symlink_to(f"../node_modules/.bin/{command}")
+        (root / "bin" / command).symlink_to(f"../node_modules/{_native(root / 'node_modules', record, command)}")
     return str(record["version"])
+
+
+def _native(modules: Path, record: dict[str, Any], command: str) -> str:
+    """Return the file of a command, below node_modules.
+
+    If the package has an install script, as Claude Code and opencode do, its own file is a placeholder, in whose place
+    that script would put a native program from an optional package for this platform: it is that program.
+    """
+    if record.get("scripts", {}).keys() & {"install", "postinstall"}:
+        # "baseline" names the builds of Bun that need no AVX2, and so run on every machine that shares this cache
+        for name in sorted(record.get("optionalDependencies", {}), key=lambda name: "baseline" not in name):
+            for file in (f"{name}/{command}", f"{name}/bin/{command}"):
+                if (modules / file).is_file() and os.access(modules / file, os.X_OK):
+                    return file
+    return f".bin/{command}"
 
 
 def _install_pypi(root: Path, package: str, version: str) -> str:
     """Install a package of PyPI below a folder, with a launcher for each of its commands. Returns: its version."""
     pinned = f"{package}=={version}" if version else package
-    _run([sys.executable, "-m", "pip", "install", "--quiet", "--target", str(root / "lib"), pinned])
+    wheels_only = ["--only-binary", ":all:"]  # a source package's build script would run with the rights of this user
+    try:
+        _run([sys.executable, "-m", "pip", "install", "--quiet", *wheels_only, "--target", str(root / "lib"), pinned])
+    except SandboxUnavailable as error:
+        raise SandboxUnavailable(
+            f"{error} Only wheels for Python {sys.version_info[0]}.{sys.version_info[1]} are installed. If you trust a "
+            f"package that has none, build them: pip wheel -w wheels {package}; then set PIP_FIND_LINKS=wheels."
+        ) from error
     shutil.rmtree(root / "lib" / "bin", ignore_errors=True)  # scripts with this host's path of Python
     distribution = _distribution(root / "lib", package)
     major, minor = sys.version_info[:2]
