@@ -100,6 +100,7 @@ MOVED: dict[str, str] = {
     "agentgym.training.gatherers.ReadsTasks": "agentgym.training.gatherers.GathererWrapper",
     "agentgym.training.gatherers.Stateful": "agentgym.training.gatherers.GathererWrapper",
     "agentgym.training.offline.DqnPolicy": "agentgym.methods.dqn.DqnPolicy",
+    "agentgym.policy.ChatApiPolicy": "agentgym.bridges.chat_api.ChatApiPolicy",
     "agentgym.policy.Tags": "agentgym.formats.tags.Tags",
     "agentgym.policy.load_transformers_policy": "agentgym.policy.local.load",
     "agentgym.policy.load_vision_policy": "agentgym.policy.local.load_vision",

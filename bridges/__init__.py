@@ -1,4 +1,4 @@
-"""Bridges: exchange with other systems, one folder per system.
+"""Bridges: exchange with other systems, one file or folder per system.
 
 Installed as `agentgym.bridges`. The files import only public names of agentgym, and need the extra of their system.
 """

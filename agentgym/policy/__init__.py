@@ -12,7 +12,7 @@ from agentgym.policy.contract import Renderer, Reply, Request, Sampling
 
 if TYPE_CHECKING:
     from agentgym.policy import formats
-    from agentgym.policy.chat_api import ChatApiPolicy
+    from agentgym.policy.account import open_account
     from agentgym.policy.formats.contract import CallFormat
     from agentgym.policy.formats.hermes import Hermes
     from agentgym.policy.http import JsonEndpoint, RetryPolicy
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _HOME = {
     "CallFormat": "formats.contract",
-    "ChatApiPolicy": "chat_api",
     "Hermes": "formats.hermes",
     "ImageTokens": "image_tokens",
     "JsonEndpoint": "http",
@@ -36,6 +35,7 @@ _HOME = {
     "TransformersPolicy": "transformers",
     "VisionPolicy": "vision",
     "VllmPolicy": "vllm",
+    "open_account": "account",
     "make_model": "tiny",
     "make_processor": "tiny",
     "make_tokenizer": "tiny",
@@ -44,7 +44,6 @@ _HOME = {
 
 __all__ = [
     "CallFormat",
-    "ChatApiPolicy",
     "Hermes",
     "ImageTokens",
     "JsonEndpoint",
@@ -63,6 +62,7 @@ __all__ = [
     "make_processor",
     "make_tokenizer",
     "make_vision_model",
+    "open_account",
 ]
 
 

@@ -26,7 +26,9 @@ from agentgym import (
     Trajectory,
     load_task_set,
 )
-from agentgym.policy import ChatApiPolicy, JsonEndpoint, Reply, Request, RetryPolicy
+from agentgym.policy import JsonEndpoint, Reply, Request, RetryPolicy
+
+from ..chat_api import ChatApiPolicy
 
 __all__ = ["AgentgymEnv", "AgentgymHarness", "AgentgymTaskset"]
 

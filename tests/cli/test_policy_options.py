@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from agentgym.bridges.chat_api import ChatApiPolicy
 from agentgym.cli.name_values import NameValueError, options_for
 from agentgym.cli.policies import PolicyArgumentError, load_policy
-from agentgym.policy import ChatApiPolicy, RetryPolicy
+from agentgym.policy import RetryPolicy
 from agentgym.registry import load_task_set
 
 POLICY = "chat_api:http://127.0.0.1:9/v1#m"

@@ -13,11 +13,12 @@ from source_tree import source_files, syntax_tree, walk
 from typer.testing import CliRunner
 
 from agentgym import Policy
+from agentgym.bridges.chat_api import ChatApiPolicy
 from agentgym.cli.app import app
 from agentgym.errors import LedgerError, PolicyError
 from agentgym.evaluation.price import Price
 from agentgym.messages import Message
-from agentgym.policy import ChatApiPolicy, Request
+from agentgym.policy import Request
 from agentgym.policy.account import SpendingLimit, charged_to, open_account
 from agentgym.sandboxes.search.reading import PolicyReader
 from agentgym.testing import FakeClock

@@ -8,10 +8,11 @@ import json
 import pytest
 from model_server import Answer, serving
 
+from agentgym.bridges.chat_api import ChatApiPolicy
 from agentgym.errors import PolicyError, UnknownNameError
 from agentgym.formats.tags import Tags
 from agentgym.messages import Call, ImagePart, Message, TextPart
-from agentgym.policy import ChatApiPolicy, Request, RetryPolicy, Sampling
+from agentgym.policy import Request, RetryPolicy, Sampling
 from agentgym.storage.codec import message_from_json, message_to_json
 
 QUICK = RetryPolicy(attempt_s=5, total_s=20, attempts=3, backoff_s=0.001, longest_backoff_s=0.002)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from agentgym import Combined, Gate, Message, Policy, Reward, RolloutConfig, Schedule, ScriptedPolicy
-from agentgym.policy import ChatApiPolicy
+from agentgym.bridges.chat_api import ChatApiPolicy
 from agentgym.storage.identity import describe, identity_of_policy
 from agentgym.testing import TargetReached
 

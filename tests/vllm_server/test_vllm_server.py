@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from agentgym.bridges.chat_api import ChatApiPolicy
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import Message
 from agentgym.policy import (
-    ChatApiPolicy,
     Hermes,
     Request,
     RetryPolicy,

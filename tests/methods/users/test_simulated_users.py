@@ -23,12 +23,12 @@ from agentgym import (
     ToolError,
     tool,
 )
+from agentgym.bridges.chat_api import ChatApiPolicy
 from agentgym.environment import EnvironmentWrapper
 from agentgym.errors import ConformanceError, ContextFull
 from agentgym.messages import StopReason
 from agentgym.methods.users import END, SimulatedUser, UserBehaviour, UserEnvironment, with_user
 from agentgym.policy import (
-    ChatApiPolicy,
     Hermes,
     Reply,
     TemplateRenderer,

@@ -7,27 +7,17 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from typing_extensions import override
 
-from agentgym.errors import ContextFull, PolicyError
-from agentgym.messages import Call, Content, ImagePart, Message
-from agentgym.policy.account import open_account
-from agentgym.policy.contract import FinishReason, Policy, Reply, Request
-from agentgym.policy.formats.coercion import parse_message
-from agentgym.policy.formats.contract import (
-    MAX_CALLS,
-    CallFormat,
-    Malformed,
-    add_too_many_calls_error,
-    malformed_call,
-    strict_object,
-)
-from agentgym.policy.http import DEFAULT_RETRY_POLICY, JsonEndpoint, RetryPolicy
-from agentgym.registry import load as load_registered
-from agentgym.tools.arguments import replace_lone_surrogates
+from agentgym import Call, Content, ContextFull, ImagePart, Message, Policy, PolicyError, load
+from agentgym.policy import CallFormat, JsonEndpoint, Reply, Request, RetryPolicy, formats, open_account
+from agentgym.tools import replace_lone_surrogates
 
+__all__ = ["ChatApiPolicy"]
+
+_RETRY_POLICY = RetryPolicy()
 _REASONING = ("reasoning_content", "reasoning")
 """Fields in which servers return thoughts. Thoughts are sent back in the same field, as some servers require."""
 _SIGNED = ("reasoning_details", "thinking_blocks", "extra_content")
@@ -62,7 +52,7 @@ class ChatApiPolicy(Policy):
         *,
         call_format: str | CallFormat | None = None,
         api_key_env: str | None = None,
-        retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
+        retry_policy: RetryPolicy = _RETRY_POLICY,
         connections: int = 64,
         extra: dict[str, Any] | None = None,
         omit: Sequence[str] = (),
@@ -75,7 +65,7 @@ class ChatApiPolicy(Policy):
             raise PolicyError(f"The environment variable {api_key_env} is empty. Store the API key in it.")
         self.model, self.context_tokens = model, context_tokens
         self.name = f"chat_api:{model}"
-        self._format = load_registered("call_formats", call_format)() if isinstance(call_format, str) else call_format
+        self._format = load("call_formats", call_format)() if isinstance(call_format, str) else call_format
         self._extra, self._omit, self._token_field = dict(extra or {}), frozenset(omit), token_field
         if stream:
             self._extra = {"stream": True, "stream_options": {"include_usage": True}} | self._extra
@@ -152,7 +142,7 @@ class ChatApiPolicy(Policy):
         reasoning = replace_lone_surrogates(_text(written.get(_reasoning_field(written))))
         extra = _wanted_back(written)
         if self._format is not None:
-            content, calls = parse_message(self._format, text, tools)
+            content, calls = formats.parse_message(self._format, text, tools)
             return Message("assistant", content, calls, reasoning=reasoning, extra=extra)
         return Message("assistant", text, _calls(written.get("tool_calls")), reasoning=reasoning, extra=extra)
 
@@ -185,19 +175,19 @@ def _calls(written: Any) -> tuple[Call, ...]:
         return ()
     calls: list[Call] = []
     for index, row in enumerate(written):
-        if index == MAX_CALLS:
-            add_too_many_calls_error(calls, len(written) - MAX_CALLS, _EXAMPLE)
+        if index == formats.MAX_CALLS:
+            formats.add_too_many_calls_error(calls, len(written) - formats.MAX_CALLS, _EXAMPLE)
             break
         function = row.get("function") if isinstance(row, dict) else None
         name = function.get("name") if isinstance(function, dict) else None
         if not isinstance(function, dict) or not isinstance(name, str) or not name:
-            calls.append(malformed_call(index, "The call names no tool.", _EXAMPLE))
+            calls.append(formats.malformed_call(index, "The call names no tool.", _EXAMPLE))
             continue
         given = function.get("arguments")
         try:
-            arguments = strict_object(given if isinstance(given, str) else json.dumps(given)) if given else {}
-        except Malformed as malformed:
-            calls.append(malformed_call(index, str(malformed), _EXAMPLE, name))
+            arguments = formats.strict_object(given if isinstance(given, str) else json.dumps(given)) if given else {}
+        except formats.Malformed as malformed:
+            calls.append(formats.malformed_call(index, str(malformed), _EXAMPLE, name))
             continue
         calls.append(Call(name, arguments, str(row.get("id") or f"call_{index}")))
     return tuple(calls)
@@ -304,7 +294,7 @@ def _choice(answer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return choice, usage if isinstance(usage, dict) else {}
 
 
-_FINISH_REASONS: Mapping[str, FinishReason] = {
+_FINISH_REASONS: Mapping[str, Literal["length", "content_filter"]] = {
     **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_length"), "length"),
     **dict.fromkeys(
         ("content_filter", "safety", "recitation", "blocklist", "prohibited_content", "sensitive", "refusal"),
@@ -314,7 +304,7 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
 _BROKEN_OFF = ("abort", "error", "network_error", "insufficient_system_resource")
 
 
-def finish_reason(choice: Mapping[str, Any]) -> FinishReason:
+def finish_reason(choice: Mapping[str, Any]) -> Literal["stop", "length", "content_filter"]:
     """Return the finish reason of a server's message in our words; `stop` for an unknown reason.
 
     Raises: PolicyError if the server broke off the message, which is not the agent's fault.
