@@ -132,7 +132,7 @@ class ClusterSession:
         self._numbers = itertools.count()
         self._answering: set[asyncio.Task[None]] = set()
         self._reasons: list[str] = []
-        self._account = open_account()
+        self._account, self._has_refused = open_account(), False
         self._pumps = [asyncio.ensure_future(self._pump(worker)) for worker in self._workers]
 
     async def play(self, job: EpisodeJob, policy: Policy) -> None:
@@ -295,13 +295,19 @@ class ClusterSession:
             placement.writing = self._start(self._keep(placement, *rest))
 
     def _charge(self, policy: str, prompt_tokens: int, completion_tokens: int) -> None:
-        """Count a paid request of a worker; if it exceeds the limit, tell every worker."""
+        """Count a paid request of a worker."""
         if self._account is None:
             return
         self._account.charge(policy, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
-        if refusal := self._account.refusal:
-            for worker in self._workers:
-                worker.send(("refuse", None, refusal))
+        self._tell_refusal()
+
+    def _tell_refusal(self) -> None:
+        """Tell every worker, once, that the account refuses further requests."""
+        if self._account is None or self._has_refused or not (refusal := self._account.refusal):
+            return
+        self._has_refused = True
+        for worker in self._workers:
+            worker.send(("refuse", None, refusal))
 
     def _judge_policy(self, number: int | None) -> Policy | None:
         """Return the policy of episode `number`, for a judge that asks the playing policy; None once it has ended."""
@@ -324,6 +330,7 @@ class ClusterSession:
             answer = await getattr(policy, method)(*arguments)
         except Exception as error:  # noqa: BLE001  raised again at the asking worker, which handles it
             answer = error if isinstance(error, PolicyError) else PolicyError(f"{type(error).__name__}: {error}")
+        self._tell_refusal()  # the agent's own request may have exceeded the limit, before the judge on the worker asks
         worker.send(("answer", request, answer))
 
     async def _keep(self, placement: RemoteEpisode, turn: Turn | None = None, head: Trajectory | None = None) -> None:

@@ -176,18 +176,19 @@ class EpisodeManager:
         *,
         label: str | None = None,
         record: bool = True,
+        repeats: bool = False,
     ) -> AsyncIterator[Trajectory]:
         """Continue saved trajectories from their forks, `group_size` times each, and yield each when it ends.
 
         The turns before a fork are repeated as recorded, and checked (see `agentgym.rollout.replay`). If the
         environment now answers differently, the branch fails with ReplayDiverged: it is yielded, but not valid.
-        `provenance.branch` names the trajectory and turn at which it was forked. Arguments, errors and stopping: as
-        `run`.
+        `provenance.branch` names the trajectory and turn at which it was forked. Arguments: as `collect`. Errors and
+        stopping: as `run`.
         """
         group_size = self._group_size(group_size)
         label, ledger = label or self.label, self.ledger if record else None
         jobs = branch_jobs(self._claimed(forks, label, record), group_size, label=label)
-        async with aclosing(self._pool(jobs, group_size, label, ledger).results()) as results:
+        async with aclosing(self._pool(jobs, group_size, label, ledger, repeats=repeats).results()) as results:
             async for _, trajectory in results:
                 yield trajectory
 

@@ -112,6 +112,7 @@ class ReplayPolicy(Policy):
         self.fork, self.successor = fork, successor
         self.name, self.renderer = successor.name, successor.renderer
         self.version, self.context_tokens = successor.version, successor.context_tokens
+        self.repeats = successor.repeats
 
     async def generate(self, request: Request) -> Reply:
         """Return the recorded reply; from the fork on, the other policy's. Raises: ReplayDiverged before sampling."""
@@ -132,6 +133,10 @@ class ReplayPolicy(Policy):
             else:
                 reply.token_ids = self.renderer.encode(request.with_call_ids(recorded.message, self.renderer))
         return reply
+
+    async def repeat(self, request: Request, token_ids: Sequence[int]) -> None:
+        if request.turn >= self.fork.turn:  # the turns before were not sampled
+            await self.successor.repeat(request, token_ids)
 
     async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
         return await self.successor.score(prefix_ids, continuation_ids)

@@ -252,10 +252,11 @@ class Rollouts:
         `record`: see `play`.
         """
         manager = self._manager_of(policy)
+        options: dict[str, Any] = {"label": label, "record": record, "repeats": record}
 
         async def collected() -> list[Trajectory]:
             await policy.refresh()
-            return [trajectory async for trajectory in manager.branch(forks, group_size, label=label, record=record)]
+            return [trajectory async for trajectory in manager.branch(forks, group_size, **options)]
 
         return self.loop.run(collected())
 

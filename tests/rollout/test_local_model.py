@@ -8,6 +8,7 @@ import pytest
 from scripted_episodes import task
 
 from agentgym import Budgets, EpisodeManager, RolloutConfig
+from agentgym.rollout.replay import Fork
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import Counter, TargetReached
 
@@ -105,6 +106,27 @@ async def test_a_run_stopped_within_a_step_ends_equal_in_every_bit_if_recorded_e
     undisturbed = await logprobs_after_a_stop(wide_parts, ledgers[0], 0, repeats=True)
     assert await logprobs_after_a_stop(wide_parts, ledgers[1], ended, repeats=True) == undisturbed
     assert await logprobs_after_a_stop(wide_parts, ledgers[2], ended, repeats=False) != undisturbed
+    for ledger in ledgers:
+        ledger.close()
+
+
+async def test_branches_stopped_on_the_way_end_equal_in_every_bit_too(wide_parts, tmp_path):
+    config = RolloutConfig(environment=Counter, reward=TargetReached(), concurrency=6, budgets=BUDGETS)
+    player, ledgers = policy(wide_parts), [Ledger(tmp_path / f"{number}.sqlite") for number in range(2)]
+    records = await EpisodeManager(player, config).collect(TASKS, 1)
+    forks = [Fork(record, 1) for record in records]
+
+    async def branches(ledger):
+        manager = EpisodeManager(player, config, ledger=ledger)
+        ended = [branch async for branch in manager.branch(forks, 2, label="b", repeats=True)]
+        return {branch.id: [turn.logprobs for turn in branch.turns] for branch in ended}
+
+    undisturbed = await branches(ledgers[0])
+    async with aclosing(EpisodeManager(player, config, ledger=ledgers[1]).branch(forks, 2, label="b")) as episodes:
+        await anext(episodes)
+    assert 0 < len(ledgers[1].finished("b")) < len(undisturbed) == 10
+    assert await branches(ledgers[1]) == undisturbed
+    await player.close()
     for ledger in ledgers:
         ledger.close()
 
