@@ -1,11 +1,9 @@
-"""`agentgym model`: convert other files to checkpoints, and check whether a model can be played and trained."""
+"""`agentgym model`: check whether a model can be played and trained, and plan the memory of its training."""
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Sequence
-from contextlib import redirect_stderr
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,27 +23,6 @@ app = typer.Typer(
     help="Convert models, check that tools reach them, and plan the memory of training.",
     no_args_is_help=True,
 )
-
-
-@app.command("convert")
-def convert(
-    file: Annotated[Path, typer.Argument(help="A GGUF file, as llama.cpp and Ollama read them.")],
-    folder: Annotated[Path, typer.Argument(help="The new folder for the checkpoint.")],
-    chat_template: Annotated[
-        typer.FileText | None, typer.Option(metavar="FILE", help="A Jinja template in place of the file's own.")
-    ] = None,
-) -> None:
-    """Convert a GGUF file to a trainable checkpoint: float32 weights, tokenizer and chat template.
-
-    Example: agentgym model convert SmolLM2-135M-Instruct.Q4_1.gguf models/smollm2-135m
-    """
-    from agentgym.policy.gguf import convert_gguf
-    from agentgym.policy.silence import silence_libraries
-
-    progress_bar = io.StringIO()  # hides the reader's progress bar, which covers only a small part of the work
-    with silence_libraries(), redirect_stderr(progress_bar), out().status(f"Reading {visible(str(file))}"):
-        parameters = convert_gguf(file, folder, chat_template=chat_template.read() if chat_template else None)
-    out().print(f"{folder}: {parameters / 1e6:.1f} M parameters", markup=False, soft_wrap=True)
 
 
 @app.command("check")

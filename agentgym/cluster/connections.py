@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
+from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+KEEP_ALIVE_S = 120
+"""How long an idle connection stays open: longer than clients keep it, so that none is closed during a request."""
+
+
+def server_config(application: Any, connections: Connections, **options: Any) -> Config:
+    """Return the configuration of a server whose connections are bounded. `options`: further arguments of Config."""
+    return Config(
+        application,
+        http=cast("type[asyncio.Protocol]", partial(BoundedConnection, connections)),
+        ws="none",
+        access_log=False,
+        server_header=False,
+        backlog=1024,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        **options,
+    )
 
 
 class Connections:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import socket
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from agentgym._imports import install_command
 from agentgym.cluster.served_episodes import ServerLimits
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
     from agentgym.cluster.connections import Connections
 
 LOOPBACK = "127.0.0.1"
-KEEP_ALIVE_S = 120
-"""How long an idle connection stays open: longer than clients keep it, so that none is closed during a request."""
 FIRST_REQUEST_S = 10.0
 """How long a connection may take to send its first request head."""
 _LEAVE_S = 3  # grace period for running requests when the server is told to end
@@ -104,22 +100,10 @@ def serve_application(
     """
     import uvicorn
 
-    from agentgym.cluster.connections import BoundedConnection
+    from agentgym.cluster.connections import server_config
 
-    server = uvicorn.Server(
-        uvicorn.Config(
-            application,
-            http=cast("type[asyncio.Protocol]", partial(BoundedConnection, connections)),
-            ws="none",
-            log_level="error",
-            access_log=False,
-            server_header=False,
-            lifespan="on",
-            backlog=1024,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=_LEAVE_S,
-        )
-    )
+    options = {"log_level": "error", "lifespan": "on", "timeout_graceful_shutdown": _LEAVE_S}
+    server = uvicorn.Server(server_config(application, connections, **options))
     if ready is not None:
         ready(server)
     try:

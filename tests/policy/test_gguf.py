@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
+from agentgym.bridges.gguf.convert import convert_gguf
 from agentgym.errors import MissingExtraError, PolicyError
-from agentgym.policy.gguf import convert_gguf
 from agentgym.policy.template_check import check_template
 from agentgym.policy.tiny import make_tokenizer
 

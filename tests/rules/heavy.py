@@ -45,7 +45,7 @@ HEAVY_MODULES = {
     "agentgym.policy.prefill": "train",
     "agentgym.policy.scoring": "train",
     "agentgym.policy.stopping": "train",
-    "agentgym.policy.gguf": "train",
+    "agentgym.bridges.gguf.convert": "train",
     "agentgym.policy.template_check": "train",
     "agentgym.policy.training_template": "train",
     "agentgym.policy.tiny": "train",

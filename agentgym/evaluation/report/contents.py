@@ -28,8 +28,7 @@ class Contents:
         name: the name of the run. `recipe`: the parsed recipe. `recipe_text`: its text in the file.
         metrics: rows by phase, in order of steps; each row holds `step`, `time` and numbers by name.
         evaluations: oldest first.
-        credit: advantages per turn, by trajectory id, of the steps that are shown. `credit_steps`: the step of each
-            trajectory's credit.
+        credit: advantages per turn, by trajectory id, of the steps that are shown.
         state: the trainer's own state file.
         notes: files that could not be read, and why.
         updated: Unix seconds when one of the files was last written.
@@ -42,7 +41,6 @@ class Contents:
     metrics: Metrics = field(default_factory=dict)
     evaluations: list[Evaluation] = field(default_factory=list)
     credit: dict[str, list[float]] = field(default_factory=dict)
-    credit_steps: dict[str, int] = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -163,7 +161,6 @@ def _read_credit(contents: Contents) -> None:
         if step == last_step:
             advantages[name] = [float(v) for v in values]
     contents.credit = advantages
-    contents.credit_steps = dict.fromkeys(advantages, last_step)
 
 
 def _json_lines(contents: Contents, path: Path) -> list[dict[str, Any]]:

@@ -6,10 +6,9 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
-from agentgym.cluster.serving import FIRST_REQUEST_S, KEEP_ALIVE_S, LOOPBACK, check_installed, listen
+from agentgym.cluster.serving import FIRST_REQUEST_S, LOOPBACK, check_installed, listen
 from agentgym.errors import AgentGymError
 from agentgym.policy.contract import Policy
 from agentgym.rollout.engine import EpisodePlayer, LocalPlayer
@@ -115,7 +114,7 @@ class PolicyGateway:
     def _server(self, sessions: Sessions) -> Any:
         import uvicorn
 
-        from agentgym.cluster.connections import BoundedConnection, Connections
+        from agentgym.cluster.connections import Connections, server_config
 
         from .application import application
 
@@ -127,20 +126,8 @@ class PolicyGateway:
                 yield
 
         connections = Connections(self._max_connections, FIRST_REQUEST_S)
-        return Server(
-            uvicorn.Config(
-                application(sessions, connections.accept),
-                http=cast("type[asyncio.Protocol]", partial(BoundedConnection, connections)),
-                ws="none",
-                log_level="critical",
-                access_log=False,
-                server_header=False,
-                lifespan="off",
-                backlog=1024,
-                timeout_keep_alive=KEEP_ALIVE_S,
-                timeout_graceful_shutdown=1,
-            )
-        )
+        options = {"log_level": "critical", "lifespan": "off", "timeout_graceful_shutdown": 1}
+        return Server(server_config(application(sessions, connections.accept), connections, **options))
 
     def close(self) -> None:
         """Stop listening."""

@@ -6,6 +6,7 @@ transformers dequantises the weights, but cannot save a model loaded this way.
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -13,9 +14,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from agentgym._imports import install_command
-from agentgym.errors import MissingExtraError, PolicyError
-from agentgym.policy.checkpoint import save_atomically
+from agentgym import MissingExtraError, PolicyError, install_command
 
 MAGIC = b"GGUF"
 ROUNDING = 0.25
@@ -58,7 +57,11 @@ def convert_gguf(file: str | Path, folder: str | Path, *, chat_template: str | N
         model.tie_weights()
     model.generation_config = loaded.generation_config
     tokenizer.chat_template = chat_template or tokenizer.chat_template
-    save_atomically(model, tokenizer, folder)
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    model.save_pretrained(partial)
+    tokenizer.save_pretrained(partial)
+    partial.rename(folder)
     return int(model.num_parameters())
 
 
