@@ -37,7 +37,6 @@ class EpisodeClock(OuterLimit):
     ends = math.inf
 
     def __init__(self, time_s: float, reply_s: float) -> None:
-        super().__init__()
         self._time_s = time_s
         self.sampling = PausedClock(self, reply_s)
         self._timer: asyncio.TimerHandle | None = None
@@ -103,7 +102,6 @@ class PausedClock(TaskTimer):
     ends = math.inf
 
     def __init__(self, clock: EpisodeClock, reply_s: float) -> None:
-        super().__init__()
         self._clock, self._reply_s = clock, reply_s
         self.took_s = self._began = self.ended = 0.0
 

@@ -39,10 +39,9 @@ class TaskTimer:
         expired: whether the latest use ran out of time.
     """
 
-    def __init__(self) -> None:
-        self.expired = False
-        self._task: asyncio.Task[object] | None = None
-        self._cancelling = 0
+    expired = False
+    _task: asyncio.Task[object] | None = None
+    _cancelling = 0
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Limit the time of the current task. Raises: RuntimeError if no task is running."""
@@ -82,11 +81,8 @@ class OuterLimit(TaskTimer, ABC):
         calls: how many calls to sandboxes are under way.
     """
 
+    calls = 0
     _outer: Token[tuple[OuterLimit, ...]]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls = 0
 
     @abstractmethod
     def left_s(self) -> float:
@@ -119,11 +115,10 @@ class TimeLimit(OuterLimit):
     """
 
     _loop: asyncio.AbstractEventLoop
+    _timer: asyncio.Handle | None = None
 
     def __init__(self, limit_s: float) -> None:
-        super().__init__()
-        self._time = CountedTime(limit_s, 0.0)  # on the event loop's clock, from __enter__ on
-        self._timer: asyncio.Handle | None = None
+        self._time = CountedTime(limit_s, None)  # on the event loop's clock
 
     def __enter__(self) -> Self:
         self._loop = loop = asyncio.get_running_loop()

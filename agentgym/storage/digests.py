@@ -31,18 +31,21 @@ def digest_of(*values: Any) -> int:
 
     SQLite returns a bool as a number, and a whole number as a float from some columns: these have equal digests.
     """
-    digest = 0
+    parts: list[bytes] = []
     for value in values:
+        if value is None:
+            parts.append(b"-0:")
+            continue
         if isinstance(value, bytes):
-            kind, data = b"b", value
+            kind, data = b"b%d:", value
         elif isinstance(value, str):
-            kind, data = b"s", value.encode("utf-8", "surrogatepass")
-        elif value is None:
-            kind, data = b"-", b""
+            kind, data = b"s%d:", value.encode("utf-8", "surrogatepass")
+        elif type(value) is int:
+            kind, data = b"n%d:", b"%d" % value
         else:
-            kind, data = b"n", repr(value + 0).encode().removesuffix(b".0")
-        digest = zlib.crc32(data, zlib.crc32(b"%s%d:" % (kind, len(data)), digest))
-    return digest
+            kind, data = b"n%d:", repr(value + 0).encode().removesuffix(b".0")
+        parts += (kind % len(data), data)
+    return zlib.crc32(b"".join(parts))
 
 
 def check_row(path: Path, what: str, values: Iterable[object], digest: int | None) -> None:

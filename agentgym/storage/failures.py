@@ -106,4 +106,5 @@ def _ending(trajectory: Trajectory) -> str | None:
 
 
 def _written(call: Call) -> str:
-    return repr((call.name, sorted(call.arguments.items(), key=lambda item: item[0])))
+    arguments = call.arguments
+    return f"{call.name} {arguments if len(arguments) < 2 else dict(sorted(arguments.items()))}"

@@ -21,7 +21,7 @@ CREATE TABLE episode (
     awaits_group INTEGER,       -- 1 while a finished episode waits for a reward that judges its whole group
     digest INTEGER              -- of the other columns, see agentgym.storage.digests
 );
-CREATE TABLE turn (
+CREATE TABLE turn (             -- in the order of writing: a commit touches few pages
     episode INTEGER NOT NULL,
     number INTEGER NOT NULL,
     head TEXT NOT NULL,
@@ -30,7 +30,7 @@ CREATE TABLE turn (
     observation_ids BLOB NOT NULL,
     digest INTEGER,
     PRIMARY KEY (episode, number)
-) WITHOUT ROWID;
+);
 """
 _ADD_AWAITS_GROUP = """
 BEGIN IMMEDIATE;

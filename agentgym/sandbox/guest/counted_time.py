@@ -38,19 +38,21 @@ class CountedTime:
         is_over: the limit is used up, or the code was kept from running for too long.
     """
 
-    def __init__(self, limit_s: float, now: float, *, share: float = 1.0, cpu_s: float = 0.0) -> None:
-        """Begin to count.
+    counted_s = 0.0
+    is_late = is_over = False
+    _idle: tuple[float, float] | None = None  # when the limit's wall time was over, and the idle seconds until then
+
+    def __init__(self, limit_s: float, now: float | None, *, share: float = 1.0, cpu_s: float = 0.0) -> None:
+        """Begin to count at `now`, or if that is None at the first `resume`.
 
         Args:
             share: how much of a processor the code may use, if less than one.
             cpu_s: processor seconds that the code had used before.
         """
-        self.limit_s, self.counted_s, self.is_late, self.is_over = limit_s, 0.0, False, False
-        self._share, self._began, self._last, self._cpu_s = min(share, 1.0), now, now, cpu_s
-        self._idle: tuple[float, float] | None = (
-            None  # moment after the limit's wall time, and the machine's idle seconds then
-        )
-        self.due = self._next(now)
+        self.limit_s, self._share, self._cpu_s = limit_s, min(share, 1.0), cpu_s
+        self._began = self._last = 0.0
+        if now is not None:
+            self.resume(now)
 
     def look(self, now: float, *, is_ready: bool, cpu_s: float = 0.0) -> None:
         """Count the time since the last call.
