@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from contextvars import Context
 from types import TracebackType
 from typing import Self
 
@@ -71,7 +72,7 @@ class EpisodeClock(OuterLimit):
         """Let the timer fire at `when`, by the event loop's clock, or earlier, to check whether the loop is held up."""
         self._stop_timer()
         self.goes_off = min(when, now + self._time_s / _LOOKS)
-        self._timer = self.loop.call_at(self.goes_off, self._go_off)
+        self._timer = self.loop.call_at(self.goes_off, self._go_off, context=Context())
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

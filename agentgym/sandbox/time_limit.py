@@ -15,7 +15,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
-from contextvars import ContextVar, Token
+from contextvars import Context, ContextVar, Token
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -124,7 +124,7 @@ class TimeLimit(OuterLimit):
         self._loop = loop = asyncio.get_running_loop()
         self.begin(loop)
         self._time.resume(loop.time())
-        self._timer = loop.call_at(self._time.due, self._look)
+        self._set_timer()
         return self
 
     def __exit__(
@@ -136,6 +136,10 @@ class TimeLimit(OuterLimit):
         self._time.pause(self._loop.time())
         self.end(error)
 
+    def _set_timer(self) -> None:
+        # A cancelled timer stays with the event loop for a while, with its context. A copy would hold this limit.
+        self._timer = self._loop.call_at(self._time.due, self._look, context=Context())
+
     def _look(self) -> None:
         self._count(is_ready=False)
 
@@ -145,7 +149,7 @@ class TimeLimit(OuterLimit):
         now = self._loop.time()
         self._time.look(now, is_ready=is_ready, cpu_s=cpu_s)
         if not self._time.is_over:
-            self._timer = self._loop.call_at(self._time.due, self._look)
+            self._set_timer()
         elif not self.calls:
             self.expire()
 

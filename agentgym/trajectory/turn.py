@@ -131,4 +131,7 @@ class Turn:
     @property
     def void(self) -> bool:
         """Whether the turn has no call that could be run."""
-        return None not in [call.error for call in self.calls]
+        for call in self.calls:  # noqa: SIM110  each turn asks, and a generator takes longer
+            if call.error is None:
+                return False
+        return True

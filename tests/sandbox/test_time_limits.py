@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from contextlib import suppress
 
 import pytest
@@ -72,6 +73,14 @@ def test_code_that_was_kept_from_running_for_long_is_ended(monkeypatch, idle, is
 
 def test_looks_come_at_moments_that_code_cannot_foresee():
     assert len({round(CountedTime(1.0, 0.0).due, 6) for _ in range(20)}) > 5
+
+
+async def test_a_limit_that_has_ended_is_freed_before_its_timer_would_have_fired():
+    with TimeLimit(3600.0) as limit:
+        pass
+    ended = weakref.ref(limit)
+    del limit
+    assert ended() is None
 
 
 class Tools(Environment):

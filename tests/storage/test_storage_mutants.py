@@ -150,7 +150,7 @@ MUTANTS = [
     ),
     Mutant(DIGESTS, "if digest is not None and digest_of", "if digest is None and digest_of", DAMAGE),
     Mutant(
-        DIGESTS, 'b"%s%d:" % (kind, len(data))', 'b""', f"{DAMAGE}::test_a_digest_tells_apart_what_would_read_alike"
+        DIGESTS, "(kind % len(data), data)", "(data,)", f"{DAMAGE}::test_a_digest_tells_apart_what_would_read_alike"
     ),
     Mutant(DIGESTS, 'encode().removesuffix(b".0")', "encode()", DAMAGE),
     Mutant(SUMMARY, "trajectory.return_from(),", "trajectory.success or 0.0,", LISTS),

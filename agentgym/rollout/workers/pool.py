@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +24,12 @@ from agentgym.storage.identity import check_task
 from agentgym.storage.ledger import Ledger
 from agentgym.trajectory.record import Trajectory
 
-_RELAXED = (100_000, 50, 100)
+_YOUNG, _OLDER = 100_000, (50, 100)
+_YOUNG_PER_EPISODE, _MOST_YOUNG = 200, 5_000_000  # a running episode has about 120 objects
 
 
 class RelaxedGC:
-    """Context manager that makes automatic collections rare; the last user to leave restores the old thresholds.
+    """Makes automatic collections rare while episodes run.
 
     The collector scans young objects after every 700 new ones, and all objects when many survive, as those of running
     episodes do: with thousands of them, each turn would cost three times as much as with ten. Records and messages have
@@ -37,20 +39,26 @@ class RelaxedGC:
     """
 
     def __init__(self) -> None:
-        self._users = 0
+        self._running: list[int] = []
         self._thresholds = gc.get_threshold()
 
-    def __enter__(self) -> None:
-        if self._users == 0:
+    @contextmanager
+    def episodes(self, count: int) -> Iterator[None]:
+        """Let the collector expect `count` more running episodes. The last user restores the old thresholds."""
+        if not self._running:
             self._thresholds = gc.get_threshold()
-            if 0 < self._thresholds[0] < _RELAXED[0]:
-                gc.set_threshold(*_RELAXED)
-        self._users += 1
+        self._running.append(count)
+        self._set()
+        try:
+            yield
+        finally:
+            self._running.remove(count)
+            self._set()
 
-    def __exit__(self, *exception: object) -> None:
-        self._users -= 1
-        if self._users == 0:
-            gc.set_threshold(*self._thresholds)
+    def _set(self) -> None:
+        young = min(_YOUNG + _YOUNG_PER_EPISODE * sum(self._running), _MOST_YOUNG)
+        is_relaxed = self._running and 0 < self._thresholds[0] < young
+        gc.set_threshold(*((young, *_OLDER) if is_relaxed else self._thresholds))
 
 
 relaxed_gc = RelaxedGC()
@@ -119,7 +127,7 @@ class WorkerPool:
         """
         self._slots, self._watch, self._activity = slots or self._slots, watch or self._watch, open_activity()
         engine: Engine = self._rollout.engine or LocalEngine()
-        with relaxed_gc:
+        with relaxed_gc.episodes(self._rollout.concurrency):
             async with self._watch.running(), engine.session(self._episodes) as self._player:
                 try:
                     self._begin()

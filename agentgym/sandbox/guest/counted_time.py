@@ -38,6 +38,7 @@ class CountedTime:
         is_over: the limit is used up, or the code was kept from running for too long.
     """
 
+    due: float
     counted_s = 0.0
     is_late = is_over = False
     _idle: tuple[float, float] | None = None  # when the limit's wall time was over, and the idle seconds until then
