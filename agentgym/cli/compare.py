@@ -58,7 +58,7 @@ def compare(
 
     Example: agentgym compare runs/quickstart:before runs/quickstart:after
     """
-    from agentgym.cli.compare_tables import seeds_tables, tournament_tables
+    from agentgym.cli.compare_tables import comparison_tables
     from agentgym.errors import EvaluationError
     from agentgym.evaluation.tournament import over_seeds, tournament
 
@@ -72,13 +72,11 @@ def compare(
                 "give one each."
             )
         result: dict[str, Any] = over_seeds(evaluations, interims=options.interims)
-        tables = seeds_tables(result)
     else:
         single = {name: group[0] for name, group in evaluations.items()}
         turns = _whole_numbers(options.turns)
         result = tournament(single, common=options.common, also=options.also, tag=options.tag, turns=turns)
-        tables = tournament_tables(result)
-    for table in tables:
+    for table in comparison_tables(result):
         out().print(table)
     if options.as_json is not None:
         write_text(options.as_json, json.dumps(_plain(result), indent=1, allow_nan=False))

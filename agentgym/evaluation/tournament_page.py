@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from agentgym.evaluation.report.html import STILL, Html, el, join
-from agentgym.text import hundredfold, percent, points
+from agentgym.evaluation.report.html import STILL, Child, Html, el, join
+from agentgym.evaluation.tournament_tables import ComparisonTable, Drawn, interval, tables
+from agentgym.text import hundredfold, points
 
 MAX_SENTENCES = 3
 """With more pairs than this, only pairs with a significant gain are described in sentences above the tables."""
@@ -15,7 +16,6 @@ MAX_SENTENCES = 3
 
 def page(result: Mapping[str, Any]) -> str:
     """Return the page for a result of `tournament` or `over_seeds`."""
-    several = "thresholds" in result
     what = f"{result['tasks']} {result['split']} tasks of {result['task_set']}"
     title = f"{' against '.join(result['arms'])}"
     style = (files("agentgym.evaluation.report") / "style.css").read_text(encoding="utf-8")
@@ -28,85 +28,15 @@ def page(result: Mapping[str, Any]) -> str:
         el("title", title),
         el("style", Html(style)),
     )
-    parts = _of_seeds(result) if several else _of_evaluations(result)
+    pairs = [] if "thresholds" in result else result["pairs"]
+    notable = [pair for pair in pairs if pair["significant"] or len(pairs) <= MAX_SENTENCES]
+    sentences = el("p", *(el("span", _in_words(pair), el("br")) for pair in notable), cls="under") if pairs else None
     body = el(
         "body",
         el("header", el("p", "agentgym", cls="brand"), el("h1", title), el("p", what, cls="fine"), cls="top"),
-        el("main", parts, id="result"),
+        el("main", sentences, map(_table, tables(result)), id="result"),
     )
     return str(join([Html("<!doctype html>\n"), el("html", head, body, lang="en")]))
-
-
-def _of_evaluations(result: Mapping[str, Any]) -> list[Html]:
-    arms, pairs = result["arms"], result["pairs"]
-    notable = [pair for pair in pairs if pair["significant"] or len(pairs) <= MAX_SENTENCES]
-    sections = [
-        el("p", *(el("span", _in_words(pair), el("br")) for pair in notable), cls="under"),
-        _table(
-            "Success",
-            ["Agent", "Success", "0 % to 100 %", "95 % interval", "Failed", "Turns"],
-            [
-                [
-                    name,
-                    _rate(a["success"]),
-                    _bar(a["success"], 0.0),
-                    _range(a["success"]),
-                    str(a["failed"]),
-                    f"{a['mean_turns']:.1f}",
-                ]
-                for name, a in arms.items()
-            ],
-        ),
-        _table(
-            "Pairs",
-            ["Pair", "Gain, points", "-100 to 100", "95 % interval", "Better", "Worse", "Same", "p", "p, Holm", ""],
-            [
-                [
-                    f"{p['first']} to {p['second']}",
-                    points(p["gain"]["value"], 1),
-                    _bar(p["gain"], -1.0),
-                    _range(p["gain"]),
-                    str(p["better"]),
-                    str(p["worse"]),
-                    str(p["same"]),
-                    f"{p['p']:.2g}",
-                    f"{p['p_holm']:.2g}",
-                    "not chance" if p["significant"] else "could be chance",
-                ]
-                for p in pairs
-            ],
-        ),
-    ]
-    for key, name in (("pass_at", "pass@k"), ("pass_hat", "pass^k"), ("within_turns", "Within k turns")):
-        ks = sorted({k for arm in arms.values() for k in arm[key]}, key=float)
-        if len(ks) > (key != "within_turns"):
-            rows = [
-                [arm, *(_cell(curves[key][k]) if k in curves[key] else "" for k in ks)] for arm, curves in arms.items()
-            ]
-            sections.append(_table(name, ["Agent", *ks], rows))
-    return sections
-
-
-def _of_seeds(result: Mapping[str, Any]) -> list[Html]:
-    arms = [
-        [name, str(a["seeds"]), percent(a["mean"], 1), _rate(a["iqm"]), _range(a["iqm"])]
-        for name, a in result["arms"].items()
-    ]
-    pairs = [
-        [f"{p['first']} to {p['second']}", _rate(p["probability"]), _range(p["probability"])] for p in result["pairs"]
-    ]
-    profile = [[name, *(percent(share) for share in a["profile"][::4])] for name, a in result["arms"].items()]
-    decisions = [[decision["first"], decision["verdict"], decision["second"]] for decision in result["adastop"]]
-    return [
-        _table("Over seeds", ["Agent", "Seeds", "Mean", "Interquartile mean", "95 % interval"], arms),
-        _table("Chance that the second improves on the first", ["Pair", "Chance", "95 % interval"], pairs),
-        _table(
-            "Share of seeds and tasks that score above",
-            ["Agent", *(f"{t:g}" for t in result["thresholds"][::4])],
-            profile,
-        ),
-        *([_table("AdaStop", ["Agent", "is", "than"], decisions)] if decisions else []),
-    ]
 
 
 def _in_words(pair: Mapping[str, Any]) -> str:
@@ -116,18 +46,19 @@ def _in_words(pair: Mapping[str, Any]) -> str:
         return f"{pair['first']} and {pair['second']} have no task in common that was judged."
     chance = "chance does not explain it" if pair["significant"] else "chance could explain it"
     return (
-        f"From {pair['first']} to {pair['second']}: {points(gain['value'], 1)} points ({_range(gain)}). Of "
+        f"From {pair['first']} to {pair['second']}: {points(gain['value'], 1)} points ({interval(gain)}). Of "
         f"{pair['better'] + pair['worse'] + pair['same']} tasks, {pair['better']} solved more often, {pair['worse']} "
         f"less often; {chance}."
     )
 
 
-def _cell(estimate: Mapping[str, Any]) -> Html:
-    return join([f"{_rate(estimate)} ", el("small", _range(estimate)), " ", _bar(estimate, 0.0)])
+def _cell(cell: str | Drawn) -> Child:
+    return [f"{cell.words} ", _drawing(cell)] if isinstance(cell, Drawn) else cell
 
 
-def _bar(estimate: Mapping[str, Any], least: float) -> Html:
-    """Draw an estimate with its interval between `least` and 1, and a line at 0; nothing without data."""
+def _drawing(cell: Drawn) -> Html:
+    """Draw an estimate with its interval from `least` to 1, and a line at 0; nothing without data."""
+    estimate, least = cell.estimate, cell.least
     if not estimate["n"]:
         return Html("")
 
@@ -145,20 +76,19 @@ def _bar(estimate: Mapping[str, Any], least: float) -> Html:
         width="120",
         height="14",
         role="img",
-        aria_label=f"{hundredfold(estimate['value'], 1)}, {_range(estimate)}",
+        aria_label=f"{hundredfold(estimate['value'], 1)}, {interval(estimate)}",
     )
 
 
-def _table(title: str, head: list[str], rows: list[list[str]]) -> Html:
-    body = [el("tr", el("th", row[0], scope="row"), [el("td", cell, cls="num") for cell in row[1:]]) for row in rows]
-    heads = [el("th", name, scope="col") if name else el("td") for name in head]
-    table = el("table", el("thead", el("tr", heads)), el("tbody", body), aria_label=title)
-    return el("section", el("h2", title), el("div", table, cls="scroll", tabindex=0))
-
-
-def _rate(estimate: Mapping[str, Any]) -> str:
-    return percent(estimate["value"], 1) if estimate["n"] else "no data"
-
-
-def _range(estimate: Mapping[str, Any]) -> str:
-    return f"{hundredfold(estimate['low'], 1)} to {hundredfold(estimate['high'], 1)}" if estimate["n"] else ""
+def _table(table: ComparisonTable) -> Html:
+    body = [
+        el(
+            "tr",
+            el("th", _cell(row[0]), scope="row"),
+            [el("td", _cell(cell), cls="num") for cell in row[1:]],
+        )
+        for row in table.rows
+    ]
+    heads = [el("th", name, scope="col") if name else el("td") for name in table.head]
+    html_table = el("table", el("thead", el("tr", heads)), el("tbody", body), aria_label=table.title)
+    return el("section", el("h2", table.title), el("div", html_table, cls="scroll", tabindex=0))
