@@ -31,15 +31,15 @@ def comparison_tables(result: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def _printed(table: ComparisonTable) -> Table:
-    rows = [[cell.words if isinstance(cell, Drawn) else cell for cell in row] for row in table.rows]
-    drawn = [
-        all(isinstance(cell, Drawn) and not cell.words for cell in cells) for cells in zip(*table.rows, strict=True)
+    columns = [
+        (name, [cell.words if isinstance(cell, Drawn) else cell for cell in cells])
+        for name, cells in zip(table.head, zip(*table.rows, strict=True), strict=True)
+        if not all(isinstance(cell, Drawn) and not cell.words for cell in cells)
     ]
-    shown = [index for index, is_drawn in enumerate(drawn) if not is_drawn]
     printed = Table(box=None, pad_edge=False, header_style="bold")
-    for index in shown:
+    for index, (name, _) in enumerate(columns):
         options: dict[str, Any] = {"justify": "right", "no_wrap": True} if index else {"overflow": "fold"}
-        printed.add_column(table.head[index], **options)
-    for row in rows:
-        printed.add_row(*(Text(visible(row[index])) for index in shown))
+        printed.add_column(name, **options)
+    for row in zip(*(cells for _, cells in columns), strict=True):
+        printed.add_row(*(Text(visible(cell)) for cell in row))
     return printed

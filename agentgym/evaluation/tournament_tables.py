@@ -69,20 +69,20 @@ def _tournament_tables(result: Mapping[str, Any]) -> list[ComparisonTable]:
     ]
     of_agents = ["Agent", "Success", "0 % to 100 %", "95 % interval", "Failed", "Turns", "Took"]
     of_pairs = ["Pair", "Gain", "-100 to 100", "95 % interval", "Better", "Worse", "Same", "p", "p, Holm", ""]
-    found = [ComparisonTable("Success", of_agents, agents), ComparisonTable("Pairs", of_pairs, pairs)]
+    compared = [ComparisonTable("Success", of_agents, agents), ComparisonTable("Pairs", of_pairs, pairs)]
     for key, title in (("pass_at", "pass@k"), ("pass_hat", "pass^k"), ("within_turns", "within k turns")):
         curves = {name: arm[key] for name, arm in result["arms"].items()}
         ks = sorted({k for curve in curves.values() for k in curve}, key=float)
         if len(ks) > (key != "within_turns"):
             rows = [[name, *(_point(curve[k]) if k in curve else "" for k in ks)] for name, curve in curves.items()]
-            found.append(ComparisonTable(title, [title, *ks], rows))
-    return found
+            compared.append(ComparisonTable(title, [title, *ks], rows))
+    return compared
 
 
 def _seeds_tables(result: Mapping[str, Any]) -> list[ComparisonTable]:
     agents, thresholds = result["arms"].items(), [f"{threshold:g}" for threshold in result["thresholds"][::4]]
-    decisions = [[made["first"], _VERDICTS[made["verdict"]], made["second"]] for made in result["adastop"]]
-    found = [
+    decisions = [[pair["first"], _VERDICTS[pair["verdict"]], pair["second"]] for pair in result["adastop"]]
+    compared = [
         ComparisonTable(
             "Over seeds",
             ["Agent", "Seeds", "Mean", "Interquartile mean", "95 % interval"],
@@ -106,7 +106,7 @@ def _seeds_tables(result: Mapping[str, Any]) -> list[ComparisonTable]:
         ),
         ComparisonTable("AdaStop", ["AdaStop", "", ""], decisions),
     ]
-    return [table for table in found if table.rows]
+    return [table for table in compared if table.rows]
 
 
 def rate(estimate: Mapping[str, Any]) -> str:
