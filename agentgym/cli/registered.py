@@ -54,7 +54,7 @@ def _words(ctx: Any) -> list[str]:
 
 
 def _command_from(registered: Any, name: str) -> Any:
-    """Make a command of a function or a Typer application."""
+    """Make a command from a function or a Typer application."""
     application = registered
     if not isinstance(registered, typer.Typer):
         application = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)

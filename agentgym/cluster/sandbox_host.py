@@ -53,7 +53,7 @@ class SandboxHost:
         self._watch: asyncio.Task[None] | None = None
 
     def beat(self) -> None:
-        """Renew the lease of the host's sandboxes, which else count as abandoned. May be called from any thread."""
+        """Renew the lease of the host's sandboxes, which otherwise count as abandoned. Any thread may call this."""
         self._renewed_at = time.monotonic()
 
     async def probe(self, backend: str | None = None) -> dict[str, Any]:

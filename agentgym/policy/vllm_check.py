@@ -52,7 +52,10 @@ def check_vllm(section: VllmSection, policy: PolicySection, max_episode_tokens: 
 
 
 def served_model(url: str) -> str:
-    """Return the first model, not adapter, that a server lists. Raises: RecipeError if there is no answer or model."""
+    """Return the first model that a server lists and that is not an adapter.
+
+    Raises: RecipeError if the server does not answer, or lists no model.
+    """
     models: Any = _get(url, "/v1/models").get("data") or []
     names = [str(model["id"]) for model in models if model.get("parent") is None]
     if not names:

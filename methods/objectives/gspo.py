@@ -23,7 +23,7 @@ def gspo(tokens: TokenBatch, *, epsilon: Positive = 3e-4, epsilon_high: Positive
 
 
 def sequence_surrogate(tokens: TokenBatch, epsilon: float, epsilon_high: float) -> torch.Tensor:
-    """Return (B, T) -min(s A, clip(s) A), s the ratio of each token's episode with the gradient of the token."""
+    """Return (B, T) -min(s A, clip(s) A): s has the value of the episode's ratio and the gradient of the token's."""
     of_episode = tokens.row_log_ratios() / tokens.own.sum(1).clamp(min=1)
     ratio = (of_episode.detach()[:, None] + tokens.logps - tokens.logps.detach()).exp()
     clipped = ratio.clamp(1 - epsilon, 1 + epsilon_high)

@@ -1,6 +1,6 @@
 """The tree of one searched episode.
 
-For every kind of search it grows the nodes, has them valued and counts their cost.
+Every kind of search uses it to add nodes, to have them valued, and to count what they cost.
 """
 
 from __future__ import annotations

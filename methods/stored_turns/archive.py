@@ -62,7 +62,7 @@ def check_runs(key: str, runs: Sequence[str], label: str) -> None:
 
 
 def check_tokens(trajectories: Sequence[Trajectory], renderer: Renderer) -> None:
-    """Check that the first episodes have a model's tokens, by rendering their prompts again.
+    """Check that the first episodes have the trained model's tokens, by rendering their prompts again.
 
     Raises: RecipeError naming the first episode whose prompt renders to other tokens.
     """

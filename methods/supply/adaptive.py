@@ -49,7 +49,7 @@ class Adaptive:
         return task.environment if self._over == "environment" else task.source or ""
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
-        """Draw an environment for each task of a step, then a level of its window, then a task of that level."""
+        """For each task of a step, draw an environment, a level in its window of levels, and a task of that level."""
         draws = make_random_stream("adaptive", self._seed, step, further)
         names = [draws.choice(list(self.curricula)) for _ in range(count)]
         return [self.curricula[name].draw_one(draws) for name in names]

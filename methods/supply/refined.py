@@ -29,7 +29,7 @@ class Refined(GathererWrapper):
     ratio, and `off_policy` weighs or masks it.
 
     A group with refinements is not a sample of the policy, so an estimator's bias class is not valid for it.
-    Refinements are left out of logged success, and the sampler ignores them; measurements play none.
+    Refinements are left out of logged success, and the sampler ignores them; evaluations play no refinements.
 
     Args:
         best: how many refinements may join a group.

@@ -192,7 +192,7 @@ class SimulatedUser:
 
 
 class _Speechless(Exception):
-    """The user's policy said nothing."""
+    """The user's policy gave an empty reply."""
 
 
 def _folded(text: str) -> str:

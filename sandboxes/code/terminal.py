@@ -194,7 +194,7 @@ class CodeTerminal(Environment):
 
 
 def _below_store(names: Iterable[bytes]) -> list[str]:
-    """Return the snapshot's paths below the store, in order, without the paths that are not submitted."""
+    """Return the sorted paths to submit, relative to the store, out of a snapshot's paths."""
     prefix = f"{STORE}/".lstrip("/").encode()
     inside = (name.lstrip(b"/").removeprefix(prefix) for name in names if name.lstrip(b"/").startswith(prefix))
     paths = sorted(name.decode("utf-8", "surrogateescape") for name in inside)

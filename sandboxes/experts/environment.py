@@ -16,7 +16,7 @@ REWARD = "routed_answer"
 
 
 class OneQuestion(Environment):
-    """A question and its answer. In memory, nothing needs to be isolated."""
+    """One question to answer. It runs in memory, and nothing in it needs isolation."""
 
     reward = REWARD
 

@@ -60,7 +60,7 @@ class WebWizard(WebPages):
 class WebStepsReward(WebReward):
     """Outcome components `success`, 1 only if every step was right, and `progress`, the share of right steps.
 
-    An episode is judged by the pages' state at its end; if it was truncated, by the values that it entered.
+    An episode is judged by the pages' state at its end; if it was truncated, by the values that the agent entered.
     `truth`: `effects`, the right value of every step by its number from 1 on, as data or as JSON.
     """
 

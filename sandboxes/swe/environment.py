@@ -145,7 +145,7 @@ class SweEdit(Environment):
         return SUBMITTED + diff
 
     async def state_key(self) -> str | None:
-        """Return a hash of all files and of every result seen so far, in any order."""
+        """Return a hash of all files and of the results seen so far, regardless of their order."""
         return self._observed.key((await self._sandbox.snapshot()).id)
 
     async def workspace(self) -> Workspace | None:

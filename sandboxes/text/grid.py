@@ -32,7 +32,7 @@ def distances(free: Iterable[Square], start: Square) -> dict[Square, int]:
 
 
 def way(free: Iterable[Square], start: Square, goal: Square) -> str:
-    """Return a shortest way over free squares, as letters. Raises: KeyError if there is none."""
+    """Return a shortest path over free squares as the letters of its moves. Raises: KeyError if there is none."""
     remaining = distances(free, goal)
     letters, at = "", start
     while at != goal:

@@ -137,7 +137,7 @@ def notes_of(words: Sequence[str]) -> list[str]:
 
 
 def _player(task: Task, known: int) -> Script:
-    """Return a script that knows the words of the first wheels, and chooses the others at random."""
+    """Return a script that knows the words of the first `known` wheels, and chooses the others at random."""
     wheels = task.parameters["wheels"]
     words = {
         wheel: word if index < known else random.Random(seed_of("player", task.id, wheel)).choice(WHEELS[wheel])

@@ -139,7 +139,7 @@ def _heading(number: int, steps: Session) -> str:
 
 
 def _log_of(steps: Session) -> str:
-    """Return the pages and actions of a session. A page with only a refinement is reduced to its heading."""
+    """Return the pages and actions of a session. Of a page that was only refined, the heading alone is shown."""
     lines: list[str] = []
     for page, action in steps:
         if page.query:

@@ -95,7 +95,7 @@ print(json.dumps({"pages": pages, "files": {path.name: 1 for path in (root / "fi
 
 
 def flask_wiki() -> bytes:
-    """The folder of the site as a zip: the application, and the commands that write and print its pages."""
+    """Return the site's folder as a zip: the application, and the commands that write and print its pages."""
     return site_archive({"site_app.py": _APP, "prepare.py": _PREPARE, "state.py": _STATE})
 
 

@@ -35,7 +35,7 @@ async def steering_the_memory_killer(target: Target) -> None:
 
 
 async def triggers_on_memory_pressure(target: Target) -> None:
-    """Registers 200 wake-ups for when the machine is short of memory, processors or disk: they are refused."""
+    """Registers 200 triggers that report pressure on memory, processors or disk: the kernel refuses them."""
     through = await target.through("""
         held = []
         def watch(kind):

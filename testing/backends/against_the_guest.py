@@ -152,7 +152,7 @@ async def a_session_that_answers_for_itself(target: Target) -> None:
 
 
 async def a_name_that_breaks_proc(target: Target) -> None:
-    """Gives a daemon a name that misleads careless readers of /proc about its parent: it is found nevertheless."""
+    """Gives a daemon a name that misleads careless readers of /proc about its parent: the daemon is still found."""
     await target.python("""
         import ctypes, time
         libc = ctypes.CDLL(None)

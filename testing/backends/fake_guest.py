@@ -40,7 +40,10 @@ class FakeGuest:
 
 @contextlib.asynccontextmanager
 async def fake_guest(target: Target) -> AsyncIterator[FakeGuest]:
-    """Yield a sandbox of the backend with the check as its guest. Raises: NotApplicable if it has no guest."""
+    """Yield a sandbox in which the check takes the part of the guest process.
+
+    Raises: NotApplicable if the backend has no guest process.
+    """
     async with target.another() as sandbox, replaced_guest(sandbox) as link:
         if link is None:
             raise NotApplicable(f"a {type(sandbox).__name__} has no guest process that an attacker could replace")

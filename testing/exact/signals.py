@@ -74,7 +74,7 @@ PROBLEMS_WITH_WRONG_CRITIC = {name: with_wrong_critic(problem) for name, problem
 
 
 def before(path: ProblemPath, k: int) -> Hashable:
-    """Return everything known before turn k, including its state."""
+    """Return everything known before turn k, including the state in which it is taken."""
     return path.steps[:k], path.rewards[:k], path.steps[k][0]
 
 

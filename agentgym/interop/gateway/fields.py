@@ -83,7 +83,7 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 
 
 def check_fields(given: Mapping[str, Any], read: Collection[str], where: str = "") -> None:
-    """Check that every field of a request is read, or has no effect. Raises: ServerRefusal naming another.
+    """Check that every field of a request is read or has no effect. Raises: ServerRefusal naming one that is neither.
 
     Args:
         read: the fields that the caller reads. where: the object that holds the fields, for the message.

@@ -226,7 +226,7 @@ class WorkerPool:
             self._hand_over(FinishedEpisode(job))
 
     def _next_job(self) -> EpisodeJob | None:
-        """Return the next episode to play, announced to its policy. Skip recorded episodes before it, see `_skip`."""
+        """Announce the next episode to its policy and return it; skip recorded ones before it (see `_skip`)."""
         for job in self._jobs:
             is_recorded = job.trajectory.id in self._recorded
             if is_recorded and not self._repeats:

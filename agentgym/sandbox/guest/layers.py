@@ -38,7 +38,7 @@ class LayerStore:
             own_id: the user id of every sandbox, if sandboxes cannot have separate user ids; else None.
         """
         self.max_bytes, self.run_in_child, self.own_id = max_bytes, run_in_child, own_id
-        # the user that owns all files, by the number that a sandbox uses for itself
+        # the owner of all files, as its user id inside a sandbox
         self.user = AGENT_ID if own_id is None else own_id
         self.layers: OrderedDict[str, LayerRecord] = OrderedDict()
         self.removed_count = 0

@@ -156,8 +156,8 @@ class Exchange:
             named = "; ".join(f"{address} is {why}" for address, why in list(problems.items())[:_MAX_TRIED])
             raise Refusal(
                 403,
-                f"{destination.host} has no public address ({named or 'it has no address'}). Only a rule that "
-                f"gives such an address itself, as in '127.0.0.1:{destination.port}', allows it.",
+                f"{destination.host} has no public address ({named or 'it has no address'}). To allow it, "
+                f"write a rule with the address itself, as in '127.0.0.1:{destination.port}'.",
             )
         return public
 

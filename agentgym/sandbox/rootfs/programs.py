@@ -214,7 +214,7 @@ def _normalised(name: str) -> str:
 
 
 def _run(command: list[str]) -> None:
-    """Run an installer. Raises: SandboxUnavailable with the end of what it said."""
+    """Run an installer. Raises: SandboxUnavailable with the end of its output."""
     try:
         subprocess.run(command, capture_output=True, text=True, check=True, timeout=_INSTALL_S, umask=0o022)
     except FileNotFoundError as error:

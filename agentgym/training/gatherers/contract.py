@@ -24,7 +24,7 @@ FILE = "gatherers.json"
 
 
 class Gatherer(Protocol):
-    """Plays a step."""
+    """Plays the episodes of a training step."""
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather as many groups as `step.tasks` has tasks, each with `step.group_size` trained episodes.

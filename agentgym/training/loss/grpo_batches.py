@@ -73,7 +73,7 @@ class OtherRows:
 
     Attributes:
         batch: without padding rows; empty if there are no episodes.
-        count: the divisor of the sum of their losses.
+        count: the number that divides the sum of the episodes' losses.
     """
 
     batch: dict[str, Any]

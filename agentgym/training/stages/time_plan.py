@@ -78,7 +78,7 @@ class RunWork:
 
 
 def work_of(stages: Sequence[PlannedStage], context: RunContext) -> RunWork:
-    """Return the amount of work that the stages' recipes say in advance.
+    """Return the amount of work that follows from the stages' recipes, before anything is played.
 
     The prompt of a group counts once, because it is read once.
     """
