@@ -169,8 +169,8 @@ class Policy:
         version: the version of the weights; the trainer increments it.
         context_tokens: the size of the context window in tokens; None if unknown.
         running: the number of tokens that each running request has so far, for progress; empty if unknown.
-    repeats: whether log-probabilities depend on the requests sampled together, which are the same on every run; then
-        `repeat` is called for the recorded replies of a step that resumes.
+        repeats: whether log-probabilities depend on the requests sampled together, and these are the same in every run;
+            then `repeat` is called for the recorded replies of a step that resumes.
     """
 
     name: str = "policy"
