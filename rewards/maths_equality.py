@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -33,7 +34,7 @@ def same(left: Tree, right: Tree, *, tolerance: float = 1e-9) -> bool:
     and `y = 2x` equals `2x`; equations in several symbols are equal up to a constant factor.
     Raises: MissingExtraError without mpmath, if the trees are not only numbers and fractions.
     """
-    left, right = _bare(left), _bare(right)
+    left, right = _bare(_entrywise(left)), _bare(_entrywise(right))
     if (left[0] == "relation") != (right[0] == "relation"):
         left, right = _assigned(left), _assigned(right)
     left, right = _solutions(left), _solutions(right)
@@ -50,6 +51,29 @@ def same(left: Tree, right: Tree, *, tolerance: float = 1e-9) -> bool:
             and _close(left_fraction, right_fraction, tolerance)
         )
     return _same_values(left, right, tolerance)
+
+
+def _entrywise(tree: Tree) -> Tree:
+    """Return a tree in which sums and multiples of matrices are matrices; a product of two matrices stays one."""
+    if tree[0] not in ("neg", "add", "sub", "mul", "div"):
+        return tree
+    kind, *parts = tree[0], *map(_entrywise, tree[1:])
+    left, right = parts[0], parts[-1]
+    are_matrices = left[0] == "matrix", right[0] == "matrix"
+    if kind == "neg" and all(are_matrices):
+        return _mapped(lambda entry: (kind, entry), left)
+    if kind in ("add", "sub") and all(are_matrices) and [*map(len, left)] == [*map(len, right)]:
+        rows = zip(left[1:], right[1:], strict=True)
+        return ("matrix", *(("row", *((kind, *pair) for pair in zip(a[1:], b[1:], strict=True))) for a, b in rows))
+    if kind in ("mul", "div") and are_matrices == (True, False) and right[0] not in _CONTAINERS:
+        return _mapped(lambda entry: (kind, entry, right), left)
+    if kind == "mul" and are_matrices == (False, True) and left[0] not in _CONTAINERS:
+        return _mapped(lambda entry: (kind, left, entry), right)
+    return (kind, *parts)
+
+
+def _mapped(function: Callable[[Tree], Tree], matrix: Tree) -> Tree:
+    return ("matrix", *(("row", *map(function, row[1:])) for row in matrix[1:]))
 
 
 _CONTAINERS = ("set", "union", "tuple", "matrix", "row", "base")
@@ -242,6 +266,8 @@ def _value(tree: Tree, point: dict[str, Any]) -> Any:
         return {"pi": context.pi, "e": context.e, "i": context.mpc(0, 1), "inf": context.inf}[parts[0]] * 1
     if kind == "fn":
         return _bounded(_function(parts[0], _value(parts[1], point)))
+    if kind == "tuple" and len(parts) == 2:  # brackets around a part of an expression
+        return _value(parts[1], point)
     if kind not in ("neg", "add", "sub", "mul", "div", "pow", "fact", "binom"):
         raise Unanswerable(f"a {kind} has no numeric value")
     a, b = _value(parts[0], point), _value(parts[-1], point)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy
 from agentgym.errors import TaskError
 from agentgym.registry import load
 from agentgym.reward import comparison
@@ -73,11 +74,45 @@ def test_a_repair_shows_the_bug_and_not_the_solution(tmp_path):
         ("gsm8k", {"question": "a"}, "item 0: none of the fields answer holds text"),
         ("gsm8k", {"question": "a", "answer": "18"}, "the field answer has no text after '####"),
         ("gsm8k", "", "contains no items"),
+        ("maths", {"answer": "4"}, "item 0: none of the fields problem, question holds text"),
+        ("maths", {"problem": "1 + 1?"}, "no problem that can be used.*without an answer"),
     ],
 )
 def test_a_file_that_is_none_is_refused_with_the_place(tmp_path, kind, item, reason):
     with pytest.raises(TaskError, match=reason):
         read(tmp_path, kind, item)
+
+
+async def test_files_of_mathematics_are_read_in_the_forms_in_which_they_are_published(tmp_path):
+    rows = [
+        {"problem": "MATH?", "level": "Level 5", "type": "Algebra", "solution": r"So it is $\boxed{\frac{1}{2}}$."},
+        {"question": "AMC?", "answer": 27.0},
+        {"id": 60, "problem": "AIME?", "answer": "033", "url": "https://example.org"},
+        {"question": "OlympiadBench?", "final_answer": ["$2^n$"], "solution": ["Long."], "subfield": "Algebra"},
+        {"question": "Two answers?", "final_answer": ["1", "2"]},
+        {"question": "Which?", "options": ["A) 1", "B) 2"], "answer": "A"},
+    ]
+    with pytest.warns(UserWarning, match="left out: 1 with choices, 1 with several answers"):
+        tasks = list(read(tmp_path, "maths", *rows)["held_out"])
+    assert [task.tags for task in tasks] == [("Algebra", "Level 5"), (), (), ("Algebra",)]
+    assert not any(task.public().truth for task in tasks)
+    reward = load("rewards", "symbolic_maths")()
+    for task, right, wrong in zip(tasks, ["0.5", "27", "33", "2^n"], ["0.6", "28", "34", "2n"], strict=True):
+        for answer, success in ((right, 1.0), (wrong, 0.0), (task.truth["answer"], 1.0)):
+            policy = ScriptedPolicy([Message("assistant", "", (Call("answer", {"text": answer}),))])
+            (episode,) = await EpisodeManager(policy, RolloutConfig(reward=reward)).collect([task])
+            assert episode.success == success, (task.prompt, answer)
+
+
+def test_a_folder_of_problems_is_read_as_maths_archive_has_it(tmp_path):
+    for name, answer in (("test/algebra/1.json", "3"), ("test/geometry/1.json", "4")):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(json.dumps({"problem": "?", "solution": rf"\boxed{{{answer}}}"}, indent=4))
+    tasks = load("importers", "maths")(tmp_path / "test", split="train")["train"]
+    assert [task.id for task in tasks] == ["test/algebra/1", "test/geometry/1"]
+    (tmp_path / "test/algebra/1.json").write_text('[{"problem": "?"}, {"problem": "!"}]')
+    with pytest.raises(TaskError, match="is no single problem"):
+        load("importers", "maths")(tmp_path / "test")
 
 
 def test_a_broken_archive_is_refused(tmp_path):
