@@ -66,7 +66,7 @@ class Bfcl(Reward):
     """
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Judge a finished episode. Raises: JudgeError if the task has no such truth."""
+        """Judge a finished episode. Raises: JudgeError if the task has no truth that this reward can read."""
         truth = episode.task.truth
         kind = truth.get("kind") if isinstance(truth, dict) else None
         if kind not in ("calls", "no_call", "some_call"):

@@ -33,7 +33,7 @@ class BfclTurns(Reward):
     def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode.
 
-        Raises: JudgeError if the task has no such truth.
+        Raises: JudgeError if the task has no truth that this reward can read.
         """
         truth = episode.task.truth
         try:

@@ -26,7 +26,7 @@ class TauBench(Reward):
     def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode.
 
-        Raises: JudgeError if the task has no such truth.
+        Raises: JudgeError if the task has no truth that this reward can read.
         """
         truth = episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("state"), str):

@@ -33,7 +33,7 @@ class Tau2Bench(Reward):
     def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode.
 
-        Raises: JudgeError if the task has no such truth, or the record is unreadable.
+        Raises: JudgeError if the task has no truth that this reward can read, or the record is unreadable.
         """
         truth = episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("state"), str) or not truth.get("basis"):

@@ -128,7 +128,7 @@ class Ledger:
         self._written.pop(trajectory.id, None)
 
     def amend(self, trajectories: Sequence[Trajectory]) -> None:
-        """Rewrite everything but the turns (outcome, weights, stop reason) of finished episodes, of all or of none.
+        """Rewrite outcome, weights and stop reason of finished episodes, but not their turns; of all or of none.
 
         The episodes then no longer await the verdict on their group.
         Raises: LedgerError, also for an episode that is not finished in this ledger.

@@ -18,7 +18,7 @@ from .shaping import forward_fill
     zero_if_equal=False,
 )
 def vine(group: Group, *, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0) -> Array:
-    """A_ik = r_ik + V_{k+1} - V_k, V_k the mean return of continuations before turn k; V at the end is the outcome.
+    """A_ik = r_ik + V_{k+1} - V_k; V_k is the mean return of continuations before turn k, at the end the outcome.
 
     Needs no other trajectory, so a group of one is not 0. Unbiased even with one continuation, if each was sampled from
     the same policy, independently of the others and of the trajectory.

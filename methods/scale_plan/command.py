@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def plan(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml", help="The training.")],
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml", help="The recipe of the training.")],
     nodes: Annotated[int, typer.Option(min=1, help="Machines that play episodes.")],
-    gpus: Annotated[int, typer.Option(min=1, help="Shared between servers of the policy and the trainer.")],
-    episodes_per_node: Annotated[int, typer.Option(min=1, help="Episodes at once on each.")] = 64,
+    gpus: Annotated[int, typer.Option(min=1, help="GPUs, shared between the policy's servers and the trainer.")],
+    episodes_per_node: Annotated[int, typer.Option(min=1, help="Episodes that each node plays at once.")] = 64,
     cores: Annotated[
-        float | None, typer.Option(min=1, help="Of a node, for tools. By default tools only wait.")
+        float | None, typer.Option(min=1, help="Cores of a node for tools. By default tools only wait.")
     ] = None,
     staleness: Annotated[
         int | None, typer.Option(min=0, help="Versions that an episode may be behind; by default as in the recipe.")
@@ -29,11 +29,12 @@ def plan(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the recipe.")
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Keeps the measurement; by default runs/NAME-plan.")
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Where to keep the measurement; by default runs/NAME-plan."),
     ] = None,
     modules: Import = None,
 ) -> None:
-    """Say how fast a training would be on a cluster, what binds there, and what more machines or staleness would buy.
+    """Say how fast a training would be on a cluster, what limits it, and what more machines or staleness would gain.
 
     Trains the recipe for three steps here, twice, to measure its stages. Then everything is simulated.
 

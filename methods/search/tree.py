@@ -210,7 +210,7 @@ class SearchTree:
         return (await self._manager.play_prepared([(trajectory, fork)], label=self._label, policy=policy))[0]
 
     def _episode(self, kind: str, number: int) -> Trajectory:
-        """Make the trajectory of an episode of this tree. Its number gives each such episode of a task another seed."""
+        """Make the trajectory of an episode of this tree. The number gives each such episode of a task its own seed."""
         number += self._sample * self._search.nodes
         name = f"{self._label_of(kind)}/{self.task.id}#{number}"
         return Trajectory(name, self.task, number, self._seed)

@@ -11,7 +11,7 @@ from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper
 
 
 class Refill(GathererWrapper):
-    """Plays episodes again that the infrastructure failed, so that groups are whole.
+    """Plays again the episodes that failed because of the infrastructure, so that groups are whole.
 
     Failures caused by an agent are results and stay. An estimator's bias class holds if the infrastructure's failures
     do not depend on what the agent does. If some actions make it fail, episodes without these actions are favoured:

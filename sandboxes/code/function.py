@@ -125,7 +125,7 @@ class CodeFunction(Environment):
             return "Submitted."
 
     async def state_key(self) -> str | None:
-        """Hash of the task and of every result seen so far, in any order: all that the agent knows."""
+        """Return a hash of all that the agent knows: the task and the results seen so far, in any order."""
         return self._observed.key()
 
     async def checkpoint(self) -> Checkpoint | None:

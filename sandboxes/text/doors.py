@@ -105,7 +105,7 @@ class Doors(TextEnvironment):
     def _counts(self) -> str:
         counts: str = self.parameter("counts", str)
         if counts not in PROMPTS:
-            raise self.refuse(f"parameters['counts'] is {counts!r}. Choose every or first.")
+            raise self.refuse(f"parameters['counts'] is {counts!r}. Choose 'every' or 'first'.")
         return counts
 
     @classmethod

@@ -53,7 +53,7 @@ def answer(task: Task) -> Message:
 def _task(
     rng: random.Random, slot: TaskSlot, families: Mapping[str, Callable[[random.Random], Problem]]
 ) -> Task | None:
-    """Make a problem; return None if it is reserved for another stratum. Families take turns with the slot's index."""
+    """Make a problem; return None if it is reserved for another stratum. Families alternate with the slot's index."""
     name = list(families)[slot.index % len(families)]
     question, reference, solution = families[name](rng)
     reserved = zlib.crc32(question.encode()) % RESERVED == 0

@@ -186,7 +186,7 @@ async def sessions_without_end(target: Target) -> None:
 
 
 async def working_directories_that_lead_astray(target: Target) -> None:
-    """Runs commands in a folder that is a link to what process 1 has open, a pipe, a loop or has 5,000 letters."""
+    """Runs commands in folders that are links to what process 1 has open, pipes, loops, or names of 5,000 letters."""
     await target.python("""
         os.symlink("/proc/1/cwd", "/work/one"); os.symlink("/proc/1/root", "/work/root"); os.mkfifo("/work/pipe")
         os.symlink("loop", "/work/loop"); os.mkdir("/work/well")

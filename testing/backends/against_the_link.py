@@ -61,7 +61,7 @@ async def frames_that_are_none(target: Target) -> None:
 
 
 async def replies_that_lie(target: Target) -> None:
-    """Fields of the wrong type, out of range, missing; more output than was asked for."""
+    """Replies whose fields are missing, of the wrong type or out of range, or with more output than was asked for."""
     wrong: list[dict[str, Any]] = [
         {"exit": "0"},
         {"exit": 10**9},

@@ -75,7 +75,7 @@ async def test_states_are_equal_after_as_many_right_keys_and_differ_otherwise():
         (ROOMS, "first", "room 1 is 'at gold: gold tan lime'"),
         (["at red: red red blue", ROOMS[1]], "every", "room 0 is"),
         (["at plum: red gold blue", ROOMS[1]], "every", "room 0 is"),
-        (ROOMS, "none", "is 'none'\\. Choose every or first"),
+        (ROOMS, "none", "is 'none'\\. Choose 'every' or 'first'"),
     ],
 )
 async def test_rooms_that_cannot_be_played_are_refused(rooms, counts, complaint):

@@ -133,7 +133,7 @@ async def test_every_button_double_clicks_and_keys_held(tmp_path):
             await visit.call("click", target="Target", **arguments)
             assert expected in await visit.environment.evaluate("seen.splice(0)")
         refused = await visit.call("click", target="Target", held="Super")
-        assert "'Super' is no modifier key" in refused.content
+        assert "'Super' is not a modifier key" in refused.content
 
 
 async def test_every_key_and_combination_reaches_the_page(tmp_path):

@@ -137,7 +137,10 @@ class ProgramLoop(PlayLoop):
         self._trajectory.provenance.image_digests = self._environment.current.sandboxes.image_digests
 
     async def play_turns(self) -> NoReturn:
-        """Connect the program, and play until the episode is over. Raises: EpisodeOver; any failure."""
+        """Connect the program, and play until the episode is over.
+
+        Raises: EpisodeOver; the error that failed the episode.
+        """
         self._retries.doing = ("waiting for the program",)
         self._requests.last_at = asyncio.get_running_loop().time()
         try:
@@ -178,7 +181,7 @@ class ProgramLoop(PlayLoop):
         """Wait until the policy has written one more message for the program.
 
         Raises: EpisodeOver if the program ends or stops sending requests; PolicyError if it never sent one;
-            any failure.
+            the error that failed the episode.
         """
         loop = asyncio.get_running_loop()
         while self._turns_played == len(self._trajectory.turns):
@@ -320,7 +323,7 @@ class ProgramLoop(PlayLoop):
         return row.answer
 
     async def _run_tool(self, name: str, arguments: dict[str, Any]) -> Result:
-        """Run a program's call, as part of the latest message that made it; otherwise as the program's own call."""
+        """Run a call of the program: for the latest policy message that contains it, else as the program's own."""
         row = row_of_call(self._rows, name, arguments)
         if row is None:
             return Result("Ask the policy for a message before you call a tool.", ResultStatus.TOOL_ERROR, name)

@@ -144,9 +144,9 @@ def _make_other(folder: int, name: bytes, record: Record, content: Iterator[byte
 
 
 def clear(folder: int, name: bytes, *, itself: bool = False) -> None:
-    """Remove the content of a directory and, if `itself`, the directory too, or any other file with the name.
+    """Remove the content of a directory. With `itself`, remove the directory too, or any other file with the name.
 
-    Nothing else may write there.
+    Nothing else may write into the directory meanwhile.
     """
     try:
         status = os.lstat(name, dir_fd=folder)

@@ -40,7 +40,7 @@ class Limits:
 class _Hierarchy:
     """A mounted hierarchy and the controllers used from it.
 
-    `name`: this spawner's own group in the directory `home`. `parent`: a descriptor of it, which holds its lock.
+    `name`: this spawner's own group in the directory `home`. `parent`: a descriptor of that group, holding its lock.
     """
 
     version: int
@@ -223,7 +223,7 @@ class Cgroups:
         """Return whether the kernel killed a process of a group for lack of memory, and the group had a part in it.
 
         It had a part if it reached its own limit, `limit` bytes, or if a group around it reached a limit and this group
-        had at some time held more than a quarter of its own.
+        had at some time held more than a quarter of `limit`.
         """
         files = self.memory_files(name)
         if not files:

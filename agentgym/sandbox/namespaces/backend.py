@@ -254,7 +254,10 @@ class NamespacesBackend:
 
 
 def _two_pairs() -> tuple[tuple[socket.socket, socket.socket], tuple[socket.socket, socket.socket]]:
-    """Return two socket pairs: a stream to the guest, and messages from the spawner. Raises: OSError; none is left."""
+    """Return two socket pairs: a stream to the guest, and messages from the spawner.
+
+    Raises: OSError, after closing those already open.
+    """
     stream = socket.socketpair()
     try:
         return stream, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -56,7 +56,7 @@ def modifiers_of(names: str) -> int:
     bits = 0
     for name in filter(None, names.split("+")):
         if name not in MODIFIERS:
-            raise UnknownKey(f"{name[:30]!r} is no modifier key: {', '.join(MODIFIERS)} are.")
+            raise UnknownKey(f"{name[:30]!r} is not a modifier key. Those are: {', '.join(MODIFIERS)}.")
         bits |= MODIFIERS[name]
     return bits
 

@@ -82,7 +82,7 @@ def is_tool(tool_type: ToolType = ToolType.READ, mutates_state: bool | None = No
 
 
 class ToolKitBase:
-    """Tools over data."""
+    """The base of a domain's tools, which read and change its data."""
 
     def __init__(self, db: Any = None) -> None:
         self.db = db
