@@ -72,10 +72,10 @@ Actions = dict[Hashable, Action]
 class TreeSearch(TurnSearch):
     """Monte Carlo tree search over turns. Its leaves are valued, not played to the end, unless value='rollouts'.
 
-    From the root it follows the action with the highest sum of mean value and bonus, to a node that was not grown. It
-    grows this node; each new node counts as one visit, with its value, of all nodes on the way. If the reached node
-    ends an episode, that counts as another visit of it. Values are scaled so that those of the tree lie between 0 and
-    1. An action's value is the mean over its random outcomes.
+    From the root it follows the action with the highest sum of mean value and bonus, to a node that has no children
+    yet, and adds its children. Each child counts as one visit, with its value, of all nodes on the way. If the reached
+    node ends an episode, that counts as another visit of it. Values are scaled so that those of the tree lie between 0
+    and 1. An action's value is the mean over its random outcomes.
 
     Source: UCT, Kocsis and Szepesvari 2006; PUCT as in AlphaGo Zero, Silver et al. 2017, with sampled priors; the scale
     as in MuZero, Schrittwieser et al. 2020.

@@ -49,7 +49,7 @@ def _like(task: Task, seed: int, environment: Any) -> Task:
 
 
 def _task(rng: random.Random, slot: TaskSlot, environment: Any, horizons: Sequence[int]) -> Task:
-    """Make one task. With its index, horizons take turns; after each round of all horizons the kind changes."""
+    """Make one task. Horizons alternate with the slot's index; after each round of all horizons the kind changes."""
     rounds, index = divmod(slot.index, len(horizons))
     kind, horizon = COUNTS[rounds % len(COUNTS)], horizons[index]
     task: Task = environment.generate(

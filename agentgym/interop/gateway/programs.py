@@ -83,7 +83,7 @@ class AgentProgram:
 
     @property
     def in_sandbox(self) -> bool:
-        """Return whether it runs in the episode's sandbox."""
+        """Return whether the program runs in the episode's sandbox."""
         return self.where == "sandbox"
 
     def check(self, environment: Environment) -> None:

@@ -1,7 +1,7 @@
 """A program in the sandbox of its episode, with the rights of the agent's own commands.
 
 It reaches one address: the gateway's, over the sandbox's relay. Its files and caches are in a home of its own, which is
-never handed in. The limits of the sandbox hold for it and for what the agent runs together.
+never handed in. The sandbox's limits apply to the program and the agent's commands together.
 """
 
 from __future__ import annotations

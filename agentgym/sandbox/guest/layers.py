@@ -31,7 +31,7 @@ class LayerStore:
     """The kept layers, the least recently used first."""
 
     def __init__(self, max_bytes: int, run_in_child: Callable[[Callable[[], None]], None], own_id: int | None) -> None:
-        """Keep nothing yet.
+        """Begin without layers.
 
         Args:
             max_bytes: the most bytes of all layers together. run_in_child: runs a function in a child process.

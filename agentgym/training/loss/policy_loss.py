@@ -177,7 +177,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
             yield self._vision.model_kwargs(ids, self._pass.images(rows), unwrapped)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        """Compute the loss in parts. Logs as guard/drift how far recomputed log-probabilities are from sampled ones."""
+        """Compute the loss in parts. Log as guard/drift how far recomputed log-probabilities are from sampled ones."""
         gaps: list[torch.Tensor] = []
         number = self._step // self.args.steps_per_generation % self.num_iterations
         update = BatchPass(inputs, number, lambda batch: self._scores(model, batch)[0])
