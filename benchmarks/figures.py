@@ -43,6 +43,7 @@ MEASURES = {
     "pool": ("agentgym/sandbox",),
     "sampling": ("agentgym/policy",),
     "sandbox": ("agentgym/sandbox",),
+    "sandbox_programs": ("agentgym/interop/gateway", "agentgym/sandbox"),
     "swe": ("sandboxes/swe",),
     "training": ("agentgym/training",),
     "viewer": ("agentgym/viewer", "agentgym/storage"),

@@ -28,6 +28,7 @@ LONG = {
     "environments_search": "--passages 2000 --episodes 2",
     "knowledge": "--turns 2 --batch 4",
     "overhead": "--quick",
+    "sandbox_programs": "--quick",
     "pool": "--backends namespaces --task-sets code/functions-v1 --episodes 2 --rounds 1 --at-once 1 --think-ms 0",
     "search_budget": "--quick",
     "swe": "--rounds 1 --judged 1 --episodes 2",

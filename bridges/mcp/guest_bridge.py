@@ -17,9 +17,10 @@ from .guest_transports import ServerFailed, ServerLate, StandardStreams, Streama
 
 STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
 """The newest revisions without and with a handshake."""
-METHOD_NOT_FOUND = -32_601
+METHOD_NOT_FOUND, NO_HANDSHAKE = -32_601, -32_022
 PROBE_S = 5.0
-"""How long a server may take to say whether it speaks STATELESS. If it does not answer, the handshake is tried."""
+"""How long a server may take to say whether it speaks STATELESS. If it does not answer, the handshake is tried, which
+one that speaks STATELESS, and took longer to start, refuses with NO_HANDSHAKE."""
 MAX_TOOLS, MAX_PAGES = 1_000, 100
 ENVELOPE = "io.modelcontextprotocol/"
 _WHO = {"name": "agentgym", "version": "1"}
@@ -52,9 +53,14 @@ class Client:
 
     def start(self, deadline: float) -> dict[str, Any]:
         """Agree on a revision. Returns: the server's self-description. Raises: ServerFailed, ServerLate, RpcError."""
-        about = self._discover(deadline) if self._era != "sessions" else None
+        probe = min(deadline, time.monotonic() + PROBE_S) if self._era == "auto" else deadline
+        about = self._discover(probe) if self._era != "sessions" else None
         if about is None:
-            about = self._shake_hands(deadline)
+            try:
+                about = self._shake_hands(deadline)
+            except RpcError as error:
+                if self._era == "sessions" or error.code != NO_HANDSHAKE or (about := self._discover(deadline)) is None:
+                    raise
         return {"protocol": self._version, "instructions": str(about.get("instructions") or "")}
 
     def _discover(self, deadline: float) -> dict[str, Any] | None:
@@ -62,8 +68,7 @@ class Client:
         self._use(STATELESS)
         auto = self._era == "auto"
         try:
-            probe = min(deadline, time.monotonic() + PROBE_S) if auto else deadline
-            about = self.request("server/discover", {}, probe)
+            about = self.request("server/discover", {}, deadline)
         except (RpcError, ServerLate) as error:
             if auto:
                 return None

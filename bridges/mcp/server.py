@@ -35,7 +35,7 @@ class McpServer:
     environment: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     era: Literal["auto", "stateless", "sessions"] = "auto"
-    start_s: float = 30.0
+    start_s: float = 120.0
     call_s: float = 60.0
 
     def __post_init__(self) -> None:
