@@ -55,7 +55,7 @@ class OfferedTasks:
             )
         if index is None:
             return self.tasks[default % len(self.tasks)]
-        if not isinstance(index, int) or not 0 <= index < len(self.tasks):
+        if type(index) is not int or not 0 <= index < len(self.tasks):
             raise FrameRefused(
                 ErrorCode.VALIDATION_ERROR,
                 (f"`index` is {index!r:.80}, but {self.name}:{self.split} has the tasks 0 to {len(self.tasks) - 1}."),
@@ -86,7 +86,7 @@ class ClientSession:
     async def reset(self, data: Mapping[str, Any]) -> Observed:
         """Begin an episode, ending the current one as it is. Raises: FrameRefused."""
         seed = data.get("seed")
-        if seed is not None and not (isinstance(seed, int) and seed >= 0):
+        if seed is not None and not (type(seed) is int and seed >= 0):
             raise FrameRefused(
                 ErrorCode.VALIDATION_ERROR, f"`seed` is {seed!r:.80}. Give a whole number of at least 0."
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Mapping
 from datetime import date, time
 from decimal import Decimal
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym import Split, Task, TaskError, TaskSet
+from agentgym.reward import comparison
 
 from .items import field, read_items, text_of
 
@@ -108,11 +110,16 @@ def _answer(row: Mapping[str, Any], where: str, column: str) -> Any:
 
 
 def _plain(value: Any, where: str) -> str | int | float:
-    """Return a value of a right answer in a JSON-compatible form; decimals and dates become text."""
+    """Return a value of a right answer in a JSON-compatible form; decimals and dates become text.
+
+    Raises: TaskError for an answer that no answer equals, such as spaces, and for NaN, which is an empty field's value.
+    """
     if isinstance(value, Decimal | date | time):
         return str(value)
-    if not isinstance(value, str | int | float) or value != value:  # NaN is the value of an empty field in a table
+    if not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
         raise TaskError(f"{where}: the answer is {value!r:.80}, where text or a number is expected.")
+    if not comparison.same_answer(value, value):
+        raise TaskError(f"{where}: the answer is {value!r:.80}, which no answer equals. Give text or a number.")
     return value
 
 

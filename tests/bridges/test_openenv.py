@@ -163,6 +163,8 @@ async def test_what_a_client_does_wrong_is_answered_and_harms_no_session():
             ('{"type": "dance"}', "UNKNOWN_TYPE"),
             ('{"type": "step", "data": {"tool_name": "guess"}}', "EXECUTION_ERROR"),
             ('{"type": "reset", "data": {"seed": -1}}', "VALIDATION_ERROR"),
+            ('{"type": "reset", "data": {"seed": true}}', "VALIDATION_ERROR"),
+            ('{"type": "reset", "data": {"index": true}}', "VALIDATION_ERROR"),
             ('{"type": "reset", "data": {"task_id": "x"}}', "VALIDATION_ERROR"),
             ('{"type": "reset", "data": {"index": 100000}}', "VALIDATION_ERROR"),
         ):

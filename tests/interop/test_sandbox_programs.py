@@ -377,3 +377,13 @@ async def test_an_unchanged_program_mends_a_repository_in_its_sandbox(name):
     assert (trajectory.error, trajectory.success) == (None, 1.0)
     assert len(trajectory.rows()) == 1  # its history came back token for token
     assert trajectory.provenance.extra["program"]["package"].startswith(package)
+
+
+async def test_a_program_that_has_asked_and_ends_with_the_status_of_a_missing_command_is_judged_as_it_stands():
+    """A shell script ends so when its last command is missing: the agent has acted, so this is its own result."""
+    asks_once = 'send("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "tools": [SHELL]})'
+    trajectory = await play_in_sandbox(shell("true"), program(f"{asks_once}; sys.exit(127)"))
+    assert (trajectory.error, trajectory.stop_reason) == (None, StopReason.ANSWERED), "its files are handed in"
+    assert trajectory.provenance.extra["program"]["exit_code"] == 127
+    missing = await play_in_sandbox(shell("true"), AgentProgram(("nosuch",), where="sandbox"))
+    assert "The program 'nosuch' cannot be started in the sandbox" in missing.error

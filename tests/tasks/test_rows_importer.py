@@ -155,6 +155,9 @@ def test_a_columnar_file_gives_the_same_rows_as_text(shop, name):
             r"none of the fields question holds text\. Its fields are question;value",
         ),
         ("rows.csv", b"", "has no rows below its first line"),
+        ("rows.csv", b'question,value\na,1\nb," "\n', r"row 2: the answer is ' ', which no answer equals"),
+        ("rows.jsonl", b'{"question": "a", "value": ["x", "."]}\n', r"row 1: the answer is '\.', which no answer equals"),
+        ("rows.jsonl", b'{"question": "a", "value": Infinity}\n', "row 1: the answer is inf, where text or a number"),
     ],
 )
 def test_a_broken_file_is_one_message_with_its_place(shop, name, content, message):

@@ -79,7 +79,7 @@ def chat_of(
         raise invalid(f"A request must have 1 to {MAX_MESSAGES} messages and at most {MAX_TOOLS} tools.")
     if sum(len(message.images) for message in messages) > MAX_IMAGES:
         raise invalid(f"A request must have at most {MAX_IMAGES} images.")
-    if max_tokens is not None and (not isinstance(max_tokens, int) or max_tokens < 1):
+    if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
         raise invalid(f"The limit of an answer's tokens is {max_tokens!r:.40}. Give a whole number above 0.")
     named = tools.names if choice.names is None else tools.policy_names(choice.names)
     if choice.required and not named:

@@ -71,7 +71,7 @@ async def start_in_sandbox(
     variables = {**workspace.variables, **variables_for(relayed_url), "HOME": HOME, "AGENTGYM_HOME": HOME}
     path = "".join(f"{folder}:" for folder in (*workspace.path, *([f"{installed.inside}/bin"] if installed else ())))
     words = [part.replace("{home}", HOME) for part in command]
-    running = asyncio.create_task(_run(workspace, words, variables, path))
+    running = asyncio.create_task(_run(loop, workspace, words, variables, path))
     try:
         yield running
     finally:
@@ -96,7 +96,9 @@ def _no_relay(name: str) -> str:
     )
 
 
-async def _run(workspace: Workspace, command: Sequence[str], variables: Mapping[str, str], path: str) -> ProgramEnd:
+async def _run(
+    loop: ProgramLoop, workspace: Workspace, command: Sequence[str], variables: Mapping[str, str], path: str
+) -> ProgramEnd:
     """Run the program to its end. Raises: PolicyError if the sandbox does not have it; SandboxError."""
     result = await workspace.sandbox.exec(
         ["sh", "-c", _START, "sh", path, *command],
@@ -106,7 +108,7 @@ async def _run(workspace: Workspace, command: Sequence[str], variables: Mapping[
         max_output_bytes=KEPT_BYTES,
     )
     output = output_end(result.stdout) + output_end(result.stderr)
-    if result.exit_code == NOT_FOUND:
+    if result.exit_code == NOT_FOUND and not loop.has_answered:  # a program that has started may end with it too
         raise PolicyError(
             f"The program {command[0]!r} cannot be started in the sandbox: {output!r}. The sandbox has the programs of "
             "its image, those of the program's `package` (agentgym sandbox program NAME adds one), and its `files`."
