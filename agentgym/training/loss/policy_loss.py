@@ -16,6 +16,7 @@ from agentgym.policy.separate_rows import separated
 from agentgym.policy.silence import silence_rollout_func_warning
 from agentgym.policy.token_masks import TokenMasks
 from agentgym.policy.vision_inputs import VisionInputs
+from agentgym.sandbox.pool.headroom import return_freed_memory
 from agentgym.training.loss.grpo_batches import (
     OtherRows,
     joined,
@@ -32,9 +33,9 @@ from agentgym.training.loss.row_data import ForwardPass, RowData, read_row_data
 from agentgym.training.loss.shared_prefixes import row_sizes
 from agentgym.training.loss.step_batch import BatchPass, PassPart
 from agentgym.training.model.sharding import ShardingTrainer
-from agentgym.training.objectives import LossRequirements
 from agentgym.training.objectives.contract import (
     EpisodeKind,
+    LossRequirements,
     RowLosses,
     WeightedTerm,
     losses_by_row,
@@ -240,11 +241,12 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
 
     def training_step(self, *args: Any, **options: Any) -> Any:
         """Take GRPOTrainer's step; measure the groups' gradients if `group_gradients` is set."""
-        if self.group_gradients is None:
-            return super().training_step(*args, **options)
-        self.group_gradients.start(self.model.parameters())
+        if self.group_gradients is not None:
+            self.group_gradients.start(self.model.parameters())
         loss = super().training_step(*args, **options)
-        self.group_gradients.note(self.model.parameters())  # the gradient of the last group
+        if self.group_gradients is not None:
+            self.group_gradients.note(self.model.parameters())  # the gradient of the last group
+        return_freed_memory()  # the activations' memory, which the sandboxes of the next episodes may need
         return loss
 
     def _parts_of_others(self) -> list[LossPart]:
