@@ -87,7 +87,8 @@ async def play_in_sandbox(
 ) -> Trajectory:
     """Play one task in its sandbox."""
     policy = ScriptedPolicy(script, ByteRenderer())
-    budgets = Budgets(infra_retries=0, time_s=90, max_episode_tokens=100_000, **options.pop("budgets", {}))
+    limits = {"infra_retries": 0, "time_s": 90, "max_episode_tokens": 100_000} | options.pop("budgets", {})
+    budgets = Budgets(**limits)
     engine = PolicyGateway(started or program(), silence_s=silence_s)
     config = RolloutConfig(engine=engine, budgets=budgets, **options)
     [trajectory] = await EpisodeManager(policy, config).collect([task or shell_task()])
@@ -373,7 +374,8 @@ async def test_an_unchanged_program_mends_a_repository_in_its_sandbox(name):
     task = load_task_set("swe/one-line-shell-v1")["train"][0]
     commands = [f"git apply - <<'END'\n{task.truth['gold']}\nEND", *FINISHED.get(name, [])]
     calls = [Message("assistant", "THOUGHT: so.", (Call(tool, {argument: text, **others}),)) for text in commands]
-    trajectory = await play_in_sandbox([*calls, Message("assistant", "Done.")], started, task=task)
+    slowly = {"silence_s": 600, "budgets": {"time_s": 600}}
+    trajectory = await play_in_sandbox([*calls, Message("assistant", "Done.")], started, task=task, **slowly)
     assert (trajectory.error, trajectory.success) == (None, 1.0)
     assert len(trajectory.rows()) == 1  # its history came back token for token
     assert trajectory.provenance.extra["program"]["package"].startswith(package)
