@@ -29,6 +29,7 @@ from agentgym import (
 )
 from agentgym.errors import AgentGymError, RecipeError, SandboxUnavailable
 from agentgym.interop.gateway.gateway import PolicyGateway
+from agentgym.interop.gateway.program_loop import ProgramLoop
 from agentgym.interop.gateway.programs import AgentProgram
 from agentgym.interop.gateway.refusals import MAX_REFUSED
 from agentgym.sandbox import rootfs
@@ -189,33 +190,39 @@ async def test_an_agent_cannot_void_its_episode_by_a_request_that_is_refused(cou
 
 
 TITLE_AND_TASK = """
-import threading, time
+import threading
 title = {"messages": [{"role": "system", "content": "You write titles."}, {"role": "user", "content": "Work."}]}
-if IN_TURN:
-    send("/v1/chat/completions", title)
-else:
-    titles = threading.Thread(target=send, args=("/v1/chat/completions", title))
-    titles.start()
-    time.sleep(0.5)
+titles = threading.Thread(target=send, args=("/v1/chat/completions", title))
+titles.start()
+if WAITS:
+    titles.join()
 play()
 """
 
 
-@pytest.mark.parametrize("in_turn", [True, False])
-async def test_an_agent_cannot_make_what_it_has_said_auxiliary(in_turn, monkeypatch):
+@pytest.mark.parametrize("waits", [True, False])
+async def test_an_agent_cannot_make_what_it_has_said_auxiliary(waits, monkeypatch):
     """A request with tools after the policy's first answer may come from a command of the agent."""
-    answer = ScriptedPolicy.generate
+    complete, answer = ProgramLoop.complete, ScriptedPolicy.generate
+    chats, may_answer = [], asyncio.Event()
+
+    async def complete_once_known(loop, chat):
+        chats.append(chat)
+        if waits or len(chats) == 2:
+            may_answer.set()
+        return await complete(loop, chat)
 
     async def answer_late(policy, request):
-        await asyncio.sleep(2)
+        await may_answer.wait()
         return await answer(policy, request)
 
+    monkeypatch.setattr(ProgramLoop, "complete", complete_once_known)
     monkeypatch.setattr(ScriptedPolicy, "generate", answer_late)
     script = shell(shell_task().truth["command"])
-    trajectory = await play_in_sandbox(script, program(TITLE_AND_TASK.replace("IN_TURN", str(in_turn))))
+    trajectory = await play_in_sandbox(script, program(TITLE_AND_TASK.replace("WAITS", str(waits))))
     assert trajectory.error is None
-    assert len(trajectory.rows()) == (2 if in_turn else 1)
-    assert ("auxiliary" in trajectory.provenance.extra) is not in_turn
+    assert len(trajectory.rows()) == (2 if waits else 1)
+    assert ("auxiliary" in trajectory.provenance.extra) is not waits
 
 
 async def test_a_refusal_of_the_programs_first_request_is_ours():

@@ -199,7 +199,7 @@ class ProgramLoop(PlayLoop):
 
     async def complete(self, chat: Chat) -> Answer:
         """Return the next message of a conversation. Raises: ServerRefusal."""
-        answer = await self._requests.admit(self._one_after_another(chat))
+        answer = await self._requests.admit(self._one_after_another(chat, has_acted=self.has_answered))
         self._refusals.last = None
         return answer
 
@@ -209,8 +209,7 @@ class ProgramLoop(PlayLoop):
         self._refusals.last = None
         return result
 
-    async def _one_after_another(self, chat: Chat) -> Answer:
-        has_acted = self.has_answered  # when the request arrived
+    async def _one_after_another(self, chat: Chat, *, has_acted: bool) -> Answer:
         async with self._one_turn:
             self._requests.check_open()
             with self._batch_wait:
