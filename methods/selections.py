@@ -1,13 +1,13 @@
 """Selections: which stored episodes, or which of their turns, a stage imitates, and with what weight.
 
 Each takes the episodes of one task, and returns tuples: an episode, the weight of its loss, and the turn to imitate, or
-None to imitate all turns.
+None to imitate all turns. The score of an episode is its return, or the outcome component that `component` names.
 
 success                 episodes that solved their task
-best_of(n=1)            the n episodes of each task with the highest return
-weighted(temperature=1) all episodes, weighted by exp(return / temperature)
-score(minimum=1)        episodes whose return, or an outcome component, is at least the minimum
-improved(temperature=1) the best of the turns that follow the same tokens, weighted by exp(return / temperature)
+best_of(n=1)            the n episodes of each task with the highest score
+weighted(temperature=1) all episodes, weighted by exp(score / temperature)
+score(minimum=1)        episodes whose score is at least the minimum
+improved(temperature=1) the best of the turns that follow the same tokens, weighted by exp(value / temperature)
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ def weighted(group: Sequence[Trajectory], *, temperature: Positive = 1.0, compon
 
 
 def score(group: Sequence[Trajectory], *, minimum: float = 1.0, component: str = "") -> list[Selected]:
-    """Select episodes with a score of at least `minimum`."""
+    """Select episodes whose return, or whose outcome component `component`, is at least `minimum`."""
     return [(t, 1.0, None) for t in group if score_of(t, component) >= minimum]
 
 
 def improved(group: Sequence[Trajectory], *, temperature: Positive = 1.0, component: str = "") -> list[Selected]:
-    """Select, for each state in which different turns were taken, the best turn, weighted by exp(score / temperature).
+    """Select, for each state in which different turns were taken, the best turn, weighted by exp(value / temperature).
 
-    A turn's value is the mean return from that turn on, over the episodes that took it. States where all turns are
-    equally good are skipped. Over the group the weights have mean 1. Collect with `trees = true`: separately played
-    episodes seldom reach the same state after their first turn.
+    A turn's value is the mean, over the episodes that took it, of the return from that turn on, or of the outcome
+    component `component`. States where all turns are equally good are skipped. Over the group the weights have mean 1.
+    Collect with `trees = true`: separately played episodes seldom reach the same state after their first turn.
     Source: RISE, Qu et al. 2024, arXiv:2407.18219, where the best of several samples of the model is the target that
     improves its own attempt; from descriptions, not checked against its code. Taking the mean as Z is our choice.
     """

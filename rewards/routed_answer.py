@@ -10,11 +10,13 @@ from .spent_cost import SpentCost
 
 
 class RoutedAnswer(Combined):
-    """`answer_match` and, for right answers only, `spent_cost`: they earn 1 - weight * min(1, cost / budget).
+    """`answer_match` and, for right answers only, `spent_cost`.
+
+    A right answer earns 1 - weight * min(1, cost / budget).
 
     Args:
-        weight: weight of the cost, at least 0; if it is large, the best policy asks no model. budget: the cost that
-            gives `spent_cost` -1.
+        weight: weight of the cost, at least 0; if it is large, the best policy asks no model.
+        budget: the cost at which `spent_cost` reaches -1.
     Raises: ValueError for a weight below 0 or a budget that is not above 0.
     Source: Router-R1, Zhang et al. 2025, arXiv:2506.09033.
     """

@@ -17,7 +17,7 @@ class SpentCost(Reward):
     becomes the best policy.
 
     Args:
-        budget: the cost that gives -1, in the unit of the prices.
+        budget: the cost at which the component reaches -1, in the unit of the prices.
     Raises: ValueError for a budget that is not above 0.
     Source: Router-R1, Zhang et al. 2025, arXiv:2506.09033: the cost is normalised, and subtracted from the reward.
     """

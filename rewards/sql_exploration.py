@@ -37,7 +37,8 @@ class SqlExploration(Reward):
         needed = schema_items(tree) if tree is not None else frozenset()
         if not needed:
             raise JudgeError(
-                f"{episode.task.id}: in the gold query {gold[:80]!r}, no table or column can be found as {dialect}."
+                f"{episode.task.id}: in the gold query {gold[:80]!r}, read as {dialect}, no table or column was found. "
+                "Give the task a gold query that is one SELECT from a table."
             )
         before: set[str] = set()
         for past in episode.turns:

@@ -179,7 +179,7 @@ class StoreEnvironment(Environment, ABC):
         return len(self._goal & changes) / len(self._goal | changes)
 
     async def state_key(self) -> str | None:
-        """Return a hash of the task, the changes, and the results seen, in any order."""
+        """Return a hash of the task, the changes, and the set of results seen so far."""
         return self._observed.key(json.dumps(self.store.data(), sort_keys=True))
 
     async def checkpoint(self) -> Checkpoint | None:

@@ -81,7 +81,9 @@ async def _check(judge: Reward, trajectory: Trajectory, what: str, findings: Fin
 async def _ask(judge: Reward, trajectory: Trajectory, what: str, findings: Findings, may_refuse: bool) -> list[Any]:
     """Ask a reward everything about an episode, and return its answers.
 
-    They are the components of turns, outcome, hindsight and a group of one, and the spans; an error is its name.
+    There is one answer for each turn, and one each for the outcome, for hindsight, for the spans and, if the episode is
+    valid, for a group of this episode alone. Where the reward raised an error, the error's name (with the message of a
+    JudgeError) takes the place of the answer.
     """
     given: list[Any] = []
     moments: list[tuple[str, tuple[Any, ...], int]] = [("turn", (turn, trajectory), 0) for turn in trajectory.turns]

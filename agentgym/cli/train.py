@@ -28,12 +28,18 @@ def train(
     ] = False,
     price: Annotated[
         str | None,
-        typer.Option("--price", metavar="IN,OUT", help="What a million tokens cost that chat_api reads, and writes."),
+        typer.Option(
+            "--price",
+            metavar="IN,OUT",
+            help="The price of a million tokens that chat_api reads, and of a million that it writes.",
+        ),
     ] = None,
     max_cost: Annotated[
         float | None,
         typer.Option(
-            "--max-cost", help="Send no more requests to chat_api, of judges and teachers too, once they cost more."
+            "--max-cost",
+            help="Stop sending requests to chat_api, those of judges and teachers included, once all have cost more "
+            "than this in total.",
         ),
     ] = None,
     modules: Import = None,

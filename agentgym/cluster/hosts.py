@@ -1,6 +1,6 @@
-"""What a backend needs whose sandboxes are made on other hosts, as a module: `from agentgym.cluster import hosts`.
+"""The names that a backend needs if its sandboxes are made on other hosts: `from agentgym.cluster import hosts`.
 
-A backend derives from `HostedBackend`, and gives a `SandboxHostLink` to the `SandboxHost` of each host.
+A backend derives from `HostedBackend`, and reaches the `SandboxHost` of each host through a `SandboxHostLink`.
 """
 
 from agentgym import errors as errors

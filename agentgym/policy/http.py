@@ -214,8 +214,8 @@ class JsonEndpoint:
         status, text = answer.status_code, answer.text.lower() if answer.status_code >= 400 else ""
         if status == 402 or (status in (400, 403, 429) and any(sign in text for sign in _NO_QUOTA)):
             raise PolicyError(
-                f"{method} {path} was refused with {response_excerpt} The account has no quota left, so the request "
-                "is not repeated. Add credit to the account, or use another account's key."
+                f"{method} {path} was refused with {response_excerpt}. The account has no quota left, so the "
+                "request is not repeated. Add credit to the account, or use another account's key."
             )
         if status != 429 and any(sign in text for sign in _FULL):  # 429: too many tokens in a minute
             raise ContextFull(
@@ -226,7 +226,7 @@ class JsonEndpoint:
             raise _RetryableFailure(response_excerpt, _retry_after(answer.headers.get("retry-after")))
         if not answer.is_success:
             raise PolicyError(
-                f"{method} {path} was refused with {response_excerpt} The request is not repeated: correct it first."
+                f"{method} {path} was refused with {response_excerpt}. The request is not repeated: correct it first."
             )
         return answer
 

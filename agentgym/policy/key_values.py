@@ -233,7 +233,10 @@ class RowSlots(RunningRows):
 
 
 class PlainRows(RunningRows):
-    """Rows in a model's own cache, padded on the left, for models whose layers fit no block. No row can join later."""
+    """Rows in a model's own cache, padded on the left: for models whose keys and values one block cannot hold.
+
+    No row can join the others later.
+    """
 
     def __init__(self, cache: Cache, lengths: list[int], device: torch.device) -> None:
         super().__init__()

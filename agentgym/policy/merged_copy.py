@@ -13,7 +13,10 @@ from agentgym.policy.adapters import ADAPTER, can_merge, own_model
 
 
 def can_copy(model: Any) -> bool:
-    """Return whether the model has an adapter that adds products of two matrices to weights, and nothing else."""
+    """Return whether the model has an adapter that `can_merge` allows and that is plain LoRA.
+
+    Plain LoRA only adds a product of two matrices to the weight of each adapted linear or embedding layer.
+    """
     return can_merge(model) and all(
         type(layer.get_base_layer()) in (torch.nn.Linear, torch.nn.Embedding)
         and ADAPTER not in layer.lora_variant

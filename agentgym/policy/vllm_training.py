@@ -39,8 +39,9 @@ class BaseModelCheck:
 
     Attributes:
         model: the model with its adapter, which is disabled for the comparison.
-        url: the URL of the server. source: the model's name, for the error.
-        most: maximum mean difference due to rounding, in nats per token.
+        url: the URL of the server, for the error.
+        source: the model's name, for the error.
+        most: the largest mean difference that rounding may cause, in nats per token.
         autocast: the torch dtype that training computes in.
     """
 
@@ -60,8 +61,8 @@ class BaseModelCheck:
             raise RecipeError(
                 f"vllm.url = {self.url!r}: the server's model {server.model!r} is not policy.path = {self.source!r}, "
                 f"the base model of the adapter. Their log-probabilities of a short prompt differ by {difference:.2g} "
-                f"nats per token, and guard.drift = {self.most:g} is allowed. Restart the server with that model, "
-                "also if another run has given it new weights."
+                f"nats per token; guard.drift allows at most {self.most:g}. Restart the server with policy.path. Do so "
+                "too if it was started with that model, because another run may have changed its weights."
             )
 
     def _own_logprobs(self, ids: list[int]) -> list[float]:

@@ -352,7 +352,7 @@ class PlayLoop:
         await self._read_state()
 
     async def _write(self, turn: Turn, ledger: TurnRecord) -> None:
-        """Write the turns that are final after this turn to the ledger."""
+        """Write to the ledger the turns whose results can no longer change: none while a nested context is open."""
         for settled in self._contexts.settle(turn):
             await ledger.write_turn(self._trajectory, settled)
 

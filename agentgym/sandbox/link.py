@@ -30,8 +30,10 @@ class _PendingCall:
     """A call that waits for its reply.
 
     Attributes:
-        deadline_s: seconds within which the guest must reply or report a delay. until: the loop's time when they end.
-        limit_s: the time limit of the call's code. began: the loop's time when the call was sent.
+        deadline_s: seconds within which the guest must reply or report a delay.
+        limit_s: the time limit of the call's code.
+        began: the event loop's time when the call was sent.
+        until: the event loop's time when `deadline_s` ends.
     """
 
     future: asyncio.Future[Reply]
@@ -80,9 +82,8 @@ class Link:
     ) -> Reply:
         """Send a request and wait for its reply.
 
-        The guest must reply within `deadline_s`, or keep reporting that code with the time limit `limit_s` takes longer
-        because it waits for a processor.
-
+        The guest must reply within `deadline_s`. It has longer only while it keeps reporting that the call's code,
+        whose time limit is `limit_s`, is waiting for a processor.
 
         A blob that is too large for a frame is passed as a sealed memory file. If the call is cancelled, the guest
         kills the call's processes before it handles any later request.

@@ -11,13 +11,16 @@ ADAPTED_FILE = "adapted.json"
 
 
 def note_adaptations(checkpoint: Path, words: str) -> None:
-    """Write into a checkpoint's folder which tasks the checkpoint was adapted to, if any."""
+    """Write into a checkpoint's folder `words`, which name the tasks that it was adapted to; write nothing for ""."""
     if words and checkpoint.is_dir():
         (checkpoint / ADAPTED_FILE).write_text(json.dumps({"adapted": words}), encoding="utf-8")
 
 
 def adaptations_of(path: str | Path | None) -> str:
-    """Return what a checkpoint, or the last checkpoint of a run folder, was adapted to; "" if nothing."""
+    """Return a text that names the tasks to which a checkpoint was adapted without labels; "" if none.
+
+    `path`: a checkpoint, or a run folder, whose last checkpoint is meant.
+    """
     checkpoint = None if path is None else checkpoint_in(Path(path))
     if checkpoint is None or not (checkpoint / ADAPTED_FILE).is_file():
         return ""
@@ -26,5 +29,5 @@ def adaptations_of(path: str | Path | None) -> str:
 
 
 def joined(*words: str) -> str:
-    """Join several adaptations into one text, without repetitions."""
+    """Join texts that name adapted tasks into one, without repetitions."""
     return "; ".join(dict.fromkeys(part for text in words for part in text.split("; ") if part))

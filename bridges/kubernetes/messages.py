@@ -62,7 +62,10 @@ def decode(message: bytes) -> Any:
 
 
 def pieces(number: int, message: bytes) -> Iterator[bytes]:
-    """Yield a message in pieces, each of which must be sent contiguously."""
+    """Yield a message in pieces that carry its number.
+
+    Pieces of several messages may alternate, but nothing may be sent within a piece.
+    """
     for start in range(0, len(message), PIECE_BYTES):
         part = message[start : start + PIECE_BYTES]
         yield _PIECE.pack(number, start + PIECE_BYTES >= len(message), len(part)) + part
@@ -76,7 +79,7 @@ class MessageReader:
         self._parts: dict[int, bytearray] = {}
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Add received data; yield number and bytes of each completed message. Raises: HostMessageError."""
+        """Add received data; yield the number and the bytes of each completed message. Raises: HostMessageError."""
         self._buffer += data
         while len(self._buffer) >= _PIECE.size:
             number, is_last, size = _PIECE.unpack_from(self._buffer)

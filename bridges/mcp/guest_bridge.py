@@ -41,7 +41,8 @@ class Client:
     """A connection to one server.
 
     Args:
-        era: `stateless`, `sessions`, or `auto` to find out which the server speaks.
+        era: the MCP protocol to speak: `stateless` (STATELESS, whose requests are independent), `sessions` (the earlier
+            ones, which begin with a handshake), or `auto` to find out which the server speaks.
     """
 
     def __init__(self, transport: Transport, era: str) -> None:

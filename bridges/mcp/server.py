@@ -25,7 +25,8 @@ class McpServer:
         url: the URL of a server over streamable HTTP. The sandbox must be allowed to reach it.
         files: texts to write into the sandbox before the server starts, by path relative to /work.
         environment: variables of the program. `headers`: headers of every request to the URL, such as a token.
-        era: `stateless` for the protocol of 2026-07-28, `sessions` for earlier ones; `auto` detects it.
+        era: `stateless` for the protocol of 2026-07-28, `sessions` for the earlier ones, which begin with a handshake;
+            `auto` detects which the server speaks.
         start_s: timeout in seconds of starting and listing tools. `call_s`: timeout of a call.
     """
 

@@ -45,14 +45,16 @@ def gigpo(
     (1 + step_weight) times the true one.
 
     Args:
-        gamma: decay per turn of G, 0.95 as published. step_weight: omega of the paper.
+        gamma: decay per turn of G, 0.95 as published.
+        step_weight: omega of the paper.
         baseline: "loo" compares with the turns of *other* trajectories in that state.
         scale: "std" divides by the standard deviation over the group, and over the state.
         alone: n_s of a turn if no other turn (with "loo": no other trajectory) was in its state: "zero" is 0, which
             leaves n(R_i); "group" compares its G with the group's returns.
         statistics: what counts once in the mean and standard deviation of n(R_i): "trajectories", or their turns
             ("steps"), so that long trajectories weigh more, as in the authors' code (verl-agent) and ROLL.
-        ddof: the ddof of the standard deviations. outcome_weight: above 0.
+        ddof: the ddof of the standard deviations.
+        outcome_weight: above 0.
     Returns: [N, T]. Degenerate: if every state occurs once, and with alone "zero", exactly n(R_i) is left.
     """
     returns = arithmetic.episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
@@ -69,7 +71,10 @@ def gigpo(
 
 
 def _compared_over_steps(group: Group, returns: Array, baseline: Baseline, scale: Scale, ddof: int) -> Array:
-    """Return [N, T] n(R_i) on every turn, with mean and standard deviation over the turns of the group."""
+    """Return [N, T] n(R_i), the normalised return of each trajectory, repeated on its turns.
+
+    The mean and the standard deviation are taken over all turns of the group.
+    """
     turns = arithmetic.group_by_label(tuple((0,) * int(count) for count in group.turns))
     of_turns = returns[turns.trajectory_index]
     above = np.nan_to_num(turns.centred(of_turns, baseline))
@@ -83,7 +88,7 @@ def _compared_over_steps(group: Group, returns: Array, baseline: Baseline, scale
 def _compared_in_state(
     group: Group, turn_returns: Array, returns: Array, baseline: Baseline, scale: Scale, alone: Alone, ddof: int
 ) -> Array:
-    """Return [S] n_s(G) of every turn."""
+    """Return [S] n_s(G) of all S turns of the group: the return of each, compared with the turns in the same state."""
     states = arithmetic.group_by_label(group.signal("state_keys"))
     flat = turn_returns[group.turn_mask]
     singleton = states.count(baseline) <= (baseline == "mean")

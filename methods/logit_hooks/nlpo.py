@@ -22,18 +22,21 @@ FILE = "nlpo.pt"
 
 
 class Nlpo:
-    """Samples from the fewest tokens that together have the probability `top_p` by the slow copy, at temperature 1.
+    """Samples from the fewest tokens to which a slow copy of the policy gives the total probability `top_p`.
 
-    The copy has the policy's weights at the start of reinforcement, and takes its current weights every `refresh_every`
-    steps. Outside of reinforcement nothing is restricted. Each sampled token costs a forward pass of the copy, without
-    batching.
+    The copy computes at temperature 1. It has the policy's weights at the start of reinforcement, and takes over the
+    policy's current weights every `refresh_every` steps. Outside of reinforcement nothing is restricted. Each sampled
+    token costs a forward pass of the copy, without batching.
 
     Args:
-        top_p: above as described, 0 to 1. at_least: at least this many of the likeliest tokens may be sampled.
         policy: the policy whose model is copied.
+        top_p: the total probability above; between 0 and 1, both excluded.
+        refresh_every: the number of steps after which the copy takes over the policy's weights.
+        at_least: at least this many of the likeliest tokens may be sampled.
     Raises: PolicyError for options out of range, and for a model with an adapter.
-    Source: NLPO, Ramamurthy et al. 2023, arXiv:2210.01241. Constants: the authors' RL4LMs has, in the recipe of its
-        README, top-p 0.9 and 20 updates between copies, and keeps at least 100 tokens; here the last is 1 by default.
+    Source: NLPO, Ramamurthy et al. 2023, arXiv:2210.01241. Constants: the recipe in the README of RL4LMs, the
+        authors' code, has top-p 0.9, 20 updates between copies, and at least 100 tokens; here `at_least` is 1 by
+        default.
     """
 
     def __init__(

@@ -20,9 +20,9 @@ def reference_kl(tokens: TokenBatch, *, decay: Share = 1.0, first_attempt: bool 
         first_attempt: only the turns of the first of several attempts count, so that the policy stays near the
             reference there and learns what to do in the next one.
 
-    Source: our own form. `first_attempt` holds the first attempt in place as the first stage of SCoRe does, Kumar et
-        al. 2024, arXiv:2409.12917. SCoRe uses the KL of the whole attempt, this term the KL per token, so weights
-        differ by the length; SCoRe's weights were not checked.
+    Source: our own form. `first_attempt` keeps the first attempt near the reference, as the first stage of SCoRe does,
+        Kumar et al. 2024, arXiv:2409.12917. SCoRe takes the KL of the whole attempt, this term a mean per token, so
+        their coefficients differ by about the number of tokens of the attempt. SCoRe's coefficients were not checked.
     """
     means, taken = tokens.turn_means(tokens.reference_kls())
     turns = torch.arange(means.shape[1], device=means.device)

@@ -1,7 +1,8 @@
 """Linear temporal logic over finite traces, as a deterministic automaton built by formula progression.
 
 A state says what must hold from here on, as a disjunction of conjunctions of formulas. There are finitely many states,
-because all these are parts of the given formula. A trace is accepted if no obligation is left.
+because all these are parts of the given formula. A trace is a sequence of letters; a letter is the set of atoms that
+hold at one turn. A trace is accepted if no obligation is left.
 
 Source: De Giacomo and Vardi 2013, Linear temporal logic and linear dynamic logic on finite traces, IJCAI. Progression:
 Bacchus and Kabanza 1998.
@@ -101,7 +102,10 @@ def accepts(state: State) -> bool:
 
 
 def _progressed(formula: Formula, holds: frozenset[str]) -> State:
-    """Return what must hold after a letter, so that the formula holds at the letter."""
+    """Return what must hold from the next letter on if `formula` is to hold from this one on.
+
+    `holds`: this letter, the set of atoms that hold.
+    """
     operator, *parts = formula
     inner: list[Formula] = parts  # type: ignore[assignment]
     if operator in ("atom", "no"):

@@ -21,12 +21,14 @@ class Branching:
     Before anything is played, each branch draws one of its task's root episodes and the turn before which it branches
     off. If this were drawn later, it would depend on the episode and bias the estimator `sibling`. If the root episode
     failed or ended before that turn, an episode from the start replaces the branch. If the environment makes
-    checkpoints, one is restored; otherwise the calls before the branch are repeated, and their results compared.
+    checkpoints, one is restored; otherwise the calls before the branch are repeated, and their results are compared
+    with the recorded ones.
 
     Attributes:
         root_episodes: number of episodes per group that are played from the start; at least 2, so that first turns can
             be compared.
-        before: the last turn before which a branch may begin; drawn uniformly from 1 to `before`.
+        before: the last turn before which a branch may begin. The turn of each branch is drawn uniformly from 1 to
+            `before`.
         seed: the seed of the draws.
     """
 

@@ -39,7 +39,11 @@ class ObservedPairs(GathererWrapper):
         super().__init__(inner)
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """Gather a step. Raises: CreditError for an odd number of tasks, or groups selected from a larger number."""
+        """Gather a step.
+
+        Raises: CreditError for an odd number of tasks, or if the inner gatherer leaves out groups or returns groups of
+            another size.
+        """
         half, odd = divmod(len(step.tasks), 2)
         if odd:
             raise CreditError(

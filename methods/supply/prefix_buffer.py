@@ -25,7 +25,8 @@ class Prefix:
     """The first turns of an episode, from which groups may begin.
 
     Attributes:
-        episode: the episode's id in the ledger. turns: number of turns.
+        episode: the episode's id in the ledger.
+        turns: the number of turns.
         words: a hash of the task and of what the policy wrote; equal prefixes have equal hashes.
         priority: variance of the returns of the last group played from the prefix, or of the group in which it was
             found; 0 for a prefix from which the policy always or never succeeds.
@@ -46,10 +47,11 @@ class PrefixBuffer(GathererWrapper):
     so a prefix from which the policy always or never succeeds is not drawn again. If there are more than `capacity`,
     those with the lowest priority are dropped, on ties the earliest found.
 
-    The turns of the prefix are repeated as recorded, in a fresh environment, and compared. They are not trained on. The
-    policy took them itself, perhaps with older weights. Within a group an estimator's bias class holds for the turns
-    after the prefix, but the mean over groups covers other starts than the task's own. Groups from the start are needed
-    too: turns that are never met never become candidates.
+    The turns of the prefix are repeated in a fresh environment, and their results are compared with the recorded ones.
+    These turns are not trained on. The policy took them itself, perhaps with older weights. Within a group, the bias
+    class that an estimator declares (docs/credit.md) holds for the turns after the prefix, but the mean over groups
+    covers other starts than the task's own. Groups from the start are needed too: turns that are never met never become
+    candidates.
 
     Args:
         share: the share of the groups that begin with a prefix, while there are any prefixes.
@@ -70,7 +72,7 @@ class PrefixBuffer(GathererWrapper):
         self.prefixes: dict[int, Prefix] = {}
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """Gather a step, the groups that begin with a prefix first."""
+        """Gather the groups of a step; those that begin with a prefix come first."""
         rows = self._rows(step)
         drawn = self._draw(step, len(rows))
         begun = begun_groups(step, [self._fork(step, prefix) for prefix in drawn], f"{step.label}-prefix")

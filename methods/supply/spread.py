@@ -18,7 +18,7 @@ def top_spread(inner: Gatherer, *, share: Share = 0.25) -> Gatherer:
     """Trains on the given share of a step's groups, those whose returns have the greatest standard deviation.
 
     Tasks of medium difficulty are preferred to easy and hard ones, so the trained tasks are not an unbiased sample.
-    Groups stay whole: within each, an estimator's bias class holds.
+    Groups stay whole, so the bias class that an estimator declares (docs/credit.md) still holds within each group.
     """
 
     def choose(groups: list[GatheredGroup]) -> list[GatheredGroup]:
@@ -48,8 +48,8 @@ class SpreadThreshold(GathererWrapper):
     """Trains on the groups whose spread reaches a running mean of the spreads of all groups.
 
     The threshold rises while groups differ more, and falls as the policy becomes certain. The group with the greatest
-    spread is always kept. A group is dropped or kept whole: within it an estimator's bias class holds, and the mean
-    over groups covers only groups that differ.
+    spread is always kept. Groups are dropped or kept whole, so the bias class that an estimator declares
+    (docs/credit.md) still holds within each group; the mean over groups covers only groups that differ.
 
     Args:
         memory: share of the threshold kept in each step; the rest is the step's mean spread.

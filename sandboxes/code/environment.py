@@ -48,7 +48,7 @@ class Code(Environment):
         return "Submitted."
 
     async def state_key(self) -> str | None:
-        """Hash of the tests and of every result seen so far, in any order: all that the agent knows."""
+        """Return a hash of all that the agent knows: the tests, and the set of the results seen so far."""
         return self._observed.key()
 
     async def checkpoint(self) -> Checkpoint | None:

@@ -125,7 +125,7 @@ class CodeFunction(Environment):
             return "Submitted."
 
     async def state_key(self) -> str | None:
-        """Return a hash of all that the agent knows: the task and the results seen so far, in any order."""
+        """Return a hash of all that the agent knows: the task, and the set of the results seen so far."""
         return self._observed.key()
 
     async def checkpoint(self) -> Checkpoint | None:

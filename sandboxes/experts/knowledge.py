@@ -1,4 +1,7 @@
-"""The fields of questions: the wording of a question, its right answer, and wrong answers of the same kind."""
+"""The fields of knowledge that questions come from.
+
+Each gives the wording of a question, its right answer, and wrong answers of the same kind.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ ENGINE = GuestModule(__package__, "guest", "guest_source", "guest_duckdb")
 
 
 class SqlDuckDb(ReadOnlySqlEnvironment):
-    """Text to SQL on DuckDB in a sandbox, read-only. Not isolated: access within the database.
+    """Text to SQL on DuckDB in a sandbox, read-only. Not isolated: SQL can read every table.
 
     DuckDB itself is locked down: no files, no extensions, no settings, one thread, 128 MB. Task parameters as for
     `agentgym/sql-v1`; an SQLite database is copied table by table, without its views. Needs the extra `sql`.

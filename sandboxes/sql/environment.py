@@ -8,7 +8,7 @@ from .reading import ReadOnlySqlEnvironment
 
 
 class Sql(ReadOnlySqlEnvironment):
-    """Questions about an SQLite database, read-only, inside a sandbox. Not isolated: access within the file.
+    """Questions about an SQLite database, read-only, inside a sandbox. Not isolated: SQL can read every table.
 
     Task parameters: `database`, the name of an asset such as "sql/store" or the path of an SQLite file;
     `seed`, an integer given to the asset (optional); `show_schema`, true to put the tables and their
@@ -26,7 +26,7 @@ class Sql(ReadOnlySqlEnvironment):
 
 
 class SqlQuery(ReadOnlySqlEnvironment):
-    """Text to SQL: the answer is a query, tried on SQLite in a sandbox. Not isolated: access within the file.
+    """Text to SQL: the answer is a query, tried on SQLite in a sandbox. Not isolated: SQL can read every table.
 
     Task parameters as for `agentgym/sql-v1`. The submitted query is not run here: the judge runs it in a new
     environment, and also on other databases if the task's truth names any.

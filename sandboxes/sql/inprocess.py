@@ -79,7 +79,7 @@ class SqlInProcess(Environment):
         return answer
 
     async def state_key(self) -> str | None:
-        """Return a hash of the database and of every result seen so far, in any order."""
+        """Return a hash of the database and of the set of results seen so far."""
         return self._observed.key()
 
     async def checkpoint(self) -> Checkpoint | None:

@@ -23,13 +23,14 @@ CLUSTERS_KEPT = 16
 
 
 class SqlPostgres(WritableSqlEnvironment):
-    """Changes to a database on its own PostgreSQL server, in a sandbox. Not isolated: access within the database.
+    """Changes to a database on its own PostgreSQL server, in a sandbox. Not isolated: SQL can change every table.
 
     The server is Debian's package `postgresql`, or is found in /usr/bin or /usr/local/bin. It is prepared once for each
     database, which takes seconds and needs a C compiler, `cc`; each episode starts from a fork of its files. The
     agent's user owns the tables but is not a superuser. Unlike in `agentgym/sql-write-v1`, the clock runs.
 
-    Task parameters as for `agentgym/sql-v1`; an SQLite database is copied table by table, with keys and links.
+    Task parameters as for `agentgym/sql-v1`; an SQLite database is copied table by table, with its primary and
+    foreign keys.
     """
 
     task_set = "sql/changes-postgres-v1"

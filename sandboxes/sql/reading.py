@@ -10,7 +10,7 @@ ENGINE = GuestModule(__package__, "guest")
 
 
 class ReadOnlySqlEnvironment(SqlEnvironment):
-    """A read-only SQLite database in a sandbox. Not isolated: access within the file.
+    """A read-only SQLite database in a sandbox. Not isolated: SQL can read every table.
 
     Subclasses add the tool that ends the episode, and may override `open_database` with another engine.
     """
@@ -27,7 +27,7 @@ class ReadOnlySqlEnvironment(SqlEnvironment):
         return self._observed.add(await self._ask("query", sql))
 
     async def state_key(self) -> str | None:
-        """Return a hash of the database and of every result seen so far, in any order."""
+        """Return a hash of the database and of the set of results seen so far."""
         return self._observed.key()
 
     async def checkpoint(self) -> Checkpoint | None:

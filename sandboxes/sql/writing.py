@@ -15,7 +15,7 @@ ENGINE = GuestModule(__package__, "guest", "guest_state", "guest_write")
 
 
 class WritableSqlEnvironment(SqlEnvironment):
-    """A database in a sandbox that the agent may change. Not isolated: access within the database.
+    """A database in a sandbox that the agent may change. Not isolated: SQL can change every table.
 
     BEGIN, COMMIT, ROLLBACK and SAVEPOINT are statements like any other; without BEGIN each is committed at once. An
     open transaction is rolled back when the episode ends. Subclasses may override `open_database` with another engine.
@@ -69,7 +69,7 @@ class WritableSqlEnvironment(SqlEnvironment):
         return str(await self._ask("state"))
 
     async def state_key(self) -> str | None:
-        """Return a hash of the committed state, the transaction's statements, and the results seen in any order."""
+        """Return a hash of the committed state, the transaction's statements, and the set of results seen so far."""
         return self._observed.key(self._state, *self._pending)
 
     async def checkpoint(self) -> Checkpoint | None:
@@ -124,7 +124,7 @@ class WritableSqlEnvironment(SqlEnvironment):
 
 
 class SqlWrite(WritableSqlEnvironment):
-    """Changes to an SQLite database, with transactions, in a sandbox. Not isolated: access within the file.
+    """Changes to an SQLite database, with transactions, in a sandbox. Not isolated: SQL can change every table.
 
     Task parameters as for `agentgym/sql-v1`. The state in the result of `finish` is judged: a hash of every table's
     content.

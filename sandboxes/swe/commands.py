@@ -92,8 +92,9 @@ async def write_controls(
 
     Args:
         seen: the test files as the agent had them, by path.
-    Returns: each test to fix, which must now fail, mapped to its old id, which is the same. Empty without a gold patch,
-        because only its run shows which of the changed tests still pass.
+    Returns: the ids of the tests to fix, which must fail now that they are changed. Each is mapped to its id before the
+        change, which is the same. Empty without a gold patch, because only a run with that patch can show which changed
+        tests still pass and so cannot be controls.
     """
     if not truth.get("gold"):
         return {}

@@ -79,9 +79,11 @@ class Habits:
         brand: the brand that `wording` and `fit` may use.
         wording: the form of the search text.
         refinements: the filters and sort orders to choose, in sequence.
-        fit: the rule by which products are considered. choice: the rule by which one of these is opened.
+        fit: the rule by which products are considered.
+        choice: the rule by which one of these is opened.
         pages: the number of pages of results looked at before leaving.
-        condition: when the opened product is bought. purchase: the action that buys it.
+        condition: when the opened product is bought.
+        purchase: the action that buys it.
     """
 
     brand: str

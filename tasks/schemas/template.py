@@ -22,11 +22,11 @@ class SchemaTemplate:
 
     Attributes:
         name: a tag of its tasks.
-        words: the prompt. In the prompt and in the SQL, placeholders name parts of the domain. Of the children: `{bs}`
-            the table, `{b}` its singular, `{b_name}` the first column, `{b_choice}` the column of choices, `{b_number}`
-            the numeric column, `{b_money}` the amount, `{b_id}` the column with the parent's id. Of the parents
-            likewise `{as}`, `{a}`, `{a_name}`, `{a_city}`, `{a_number}`; of the events `{cs}`, `{c}`, `{c_who}`,
-            `{c_day}`, `{c_number}`, `{c_id}`. The values of all other placeholders are drawn.
+        words: the prompt. In the prompt and in the SQL, placeholders name parts of the domain. Of the child
+            table: `{bs}` its name, `{b}` its singular, `{b_name}` the first column, `{b_choice}` the column of choices,
+            `{b_number}` the numeric column, `{b_money}` the amount, `{b_id}` the column with the parent's id. Likewise
+            of the parent table `{as}`, `{a}`, `{a_name}`, `{a_city}`, `{a_number}`; of the table of events `{cs}`,
+            `{c}`, `{c_who}`, `{c_day}`, `{c_number}`, `{c_id}`. The values of all other placeholders are drawn.
         statements: the gold SQL, with the same placeholders.
         draw: draws the values of these other placeholders for a task.
         difficulty: 1 for one table and one condition; one more for each join, group or nested query.
@@ -89,21 +89,21 @@ def words_of(domain: Domain) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def some_parent(domain: Domain, rng: random.Random, count: int = 1) -> list[str]:
-    """Return the names of different parents."""
+    """Return `count` different names from the parent table."""
     return rng.sample(names(domain, domain.parent.columns[0], 18), count)
 
 
 def some_child(domain: Domain, rng: random.Random, count: int = 1) -> list[str]:
-    """Return the names of different children."""
+    """Return `count` different names from the child table."""
     return rng.sample(names(domain, domain.child.columns[0], 70), count)
 
 
 def some_choice(domain: Domain, rng: random.Random, count: int = 1) -> list[str]:
-    """Return different values of the children's column of choices."""
+    """Return `count` different values of the child table's column of choices."""
     return rng.sample(domain.child.of_kind("choice")[0].choices, count)
 
 
 def some_bound(domain: Domain, rng: random.Random) -> int:
-    """Return a number from the middle of the range of the children's numeric column."""
+    """Return a number from the middle three fifths of the range of the child table's numeric column."""
     column = domain.child.of_kind("number")[0]
     return rng.randrange(column.low + (column.high - column.low) // 5, column.high - (column.high - column.low) // 5)

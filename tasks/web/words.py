@@ -1,4 +1,6 @@
-"""The words in the data of web applications: a vocabulary for training, one for held-out data, and pairs of words."""
+"""The words in the data of web applications: a vocabulary for training, another for held-out tasks, and word pairs, of
+which every fifth is held out.
+"""
 
 from __future__ import annotations
 

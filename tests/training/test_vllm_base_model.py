@@ -86,6 +86,6 @@ def test_another_base_model_is_refused_by_the_servers_name_and_loads_no_adapter(
 
 
 def test_one_of_several_servers_with_another_base_model_is_refused(learner, tmp_path):
-    with pytest.raises(RecipeError, match=r"guard.drift = 0.2 is allowed. Restart the server"):
+    with pytest.raises(RecipeError, match=r"guard.drift allows at most 0.2. Restart the server"):
         publish(learner, tmp_path, learner[3], None)
     assert "/v1/load_lora_adapter" not in (tmp_path / "log1").read_text()

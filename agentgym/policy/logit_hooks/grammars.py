@@ -35,7 +35,7 @@ def progress(text: str, marks: Sequence[str]) -> str:
 
 
 class ForcedCall:
-    """A message that begins with one of these openings of a call, and then is free."""
+    """A message that begins with one of `openings`, each the beginning of a call. What follows it is free."""
 
     decisive = ""
     settings: Mapping[str, Any] = {}
@@ -82,7 +82,7 @@ class JsonState(NamedTuple):
 
 
 class JsonObject:
-    """Nothing but one JSON object (RFC 8259), at most MAX_DEPTH brackets deep, with no mark of a thought in it."""
+    """One JSON object (RFC 8259) and nothing else, at most MAX_DEPTH brackets deep, without marks of THOUGHTS in it."""
 
     decisive = '"\\' + _CONTROL + "".join({mark[-1] for mark in _MARKS})
     settings: Mapping[str, Any] = {}

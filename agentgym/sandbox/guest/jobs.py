@@ -46,7 +46,12 @@ class Capture:
         self.data, self.limit, self.truncated = bytearray(), limit, False
 
     def pump(self, null: int) -> int:
-        """Read the available bytes once. Returns: the number of bytes; 0 if there are none now."""
+        """Read the available bytes once.
+
+        Args:
+            null: a descriptor of /dev/null, to which bytes beyond the limit are moved.
+        Returns: the number of bytes; 0 if there are none now.
+        """
         try:
             if len(self.data) >= self.limit:
                 taken = _drop(self.read, null)
@@ -62,7 +67,10 @@ class Capture:
         return taken
 
     def drain(self, null: int) -> None:
-        """Read the pipe's content, but at most a full pipe: a process may still be writing."""
+        """Read what the pipe holds, but no more than a full pipe, because a process may still be writing.
+
+        `null`: a descriptor of /dev/null.
+        """
         taken = 0
         while taken < 1 << 20:
             piece = self.pump(null)
@@ -89,15 +97,16 @@ def check_some_left(newest: int, most: int) -> None:
     """Check, before a job takes descriptors, that a quarter of all descriptors stays free for other requests.
 
     Args:
-        newest: the descriptor opened last, which got the lowest free number.
-    Raises: OSError if this number belongs to that quarter.
+        newest: the descriptor opened last, which has the lowest number that was free.
+        most: the limit of open descriptors, whose numbers are below it.
+    Raises: OSError if `newest` is in the top quarter of these numbers.
     """
     if newest >= most * 3 // 4:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def _drop(pipe: int, null: int) -> int:
-    """Read and discard the content of a pipe. Returns: the number of bytes."""
+    """Read and discard what a pipe holds. `null`: a descriptor of /dev/null. Returns: the number of bytes."""
     if hasattr(os, "splice"):  # from Python 3.10 on
         return os.splice(pipe, null, 1 << 20)
     return len(os.read(pipe, _PIPE_READ))

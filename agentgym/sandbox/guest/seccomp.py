@@ -147,7 +147,12 @@ _Line = tuple[int, int, int, int]  # instruction code, jump offset if true, jump
 
 
 def _tree(starts: list[tuple[int, int | str]], parts: dict[str, list[_Line]]) -> list[_Line]:
-    """Return instructions that decide about the number in the accumulator by bisection."""
+    """Return instructions that find the verdict on the number in the accumulator by bisection.
+
+    Args:
+        starts: pairs of a number and the verdict from that number on. A text names one of `parts`.
+        parts: the instructions of verdicts that depend on arguments.
+    """
     if len(starts) == 1:
         verdict = starts[0][1]
         return parts[verdict] if isinstance(verdict, str) else [(_RETURN, 0, 0, verdict)]
@@ -277,7 +282,7 @@ def _argument_checks() -> dict[str, list[_Line]]:
 
 
 def _socket_options() -> list[_Line]:
-    """Allow the listed options of each listed level, and all options of other levels."""
+    """Return instructions that allow the listed options of each listed level, and all options of other levels."""
     lines: list[_Line] = [(_LOAD, 0, 0, _SECOND_ARGUMENT)]
     for level, options in SOCKET_OPTIONS.items():
         checks = [(_LOAD, 0, 0, _THIRD_ARGUMENT), *_members(options, errno.EPERM)]
@@ -286,7 +291,9 @@ def _socket_options() -> list[_Line]:
 
 
 def _members(numbers: Collection[int], error: int) -> list[_Line]:
-    """Allow a call if the number in the accumulator is one of these."""
+    """Return instructions that allow the system call if the accumulator holds one of `numbers`, and else refuse it with
+    the errno `error`.
+    """
     refused = _REFUSE | error
     starts: list[tuple[int, int | str]] = [(0, _ALLOW if 0 in numbers else refused)]
     for edge in sorted({edge for number in numbers for edge in (number, number + 1)} - {0}):
@@ -297,11 +304,16 @@ def _members(numbers: Collection[int], error: int) -> list[_Line]:
 
 
 def _only(argument: int, values: tuple[int, ...], error: int) -> list[_Line]:
-    """Allow a call if the argument has one of these values."""
+    """Return instructions that allow the system call if an argument has one of `values`, and else refuse it with the
+    errno `error`. `argument`: its offset in seccomp_data.
+    """
     tests = [(_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
     return [(_LOAD, 0, 0, argument), *tests, (_RETURN, 0, 0, _REFUSE | error), (_RETURN, 0, 0, _ALLOW)]
 
 
 def _unless_guest(argument: int) -> list[_Line]:
-    """Refuse a call that names the guest. Its user id is the agent's, so the kernel alone would allow it."""
+    """Return instructions that refuse a system call whose argument is the guest's pid.
+
+    The guest's user id is the agent's, so the kernel alone would allow the call.
+    """
     return [(_LOAD, 0, 0, argument), (_EQUAL, 0, 1, _GUEST), (_RETURN, 0, 0, _REFUSE | errno.EPERM)]

@@ -140,7 +140,7 @@ class TokenBatch:
         return moved.exp() * k3(self.reference_gaps())
 
     def reference_gaps(self) -> torch.Tensor:
-        """Return (B, T) the log of each own token's probability under the reference, divided by that under the policy.
+        """Return (B, T) log(p_reference / p_policy) of each token that the agent wrote.
 
         Raises: CreditError in a run without a reference model.
         """
@@ -152,9 +152,7 @@ class TokenBatch:
         return (self.reference_logps - self.logps) * self.own
 
     def row_log_ratios(self) -> torch.Tensor:
-        """Return (B,) the log of the probability of each episode's own tokens now, divided by that when they were
-        sampled.
-        """
+        """Return (B,) the sum of log(p_policy / p_behaviour) over the tokens that the agent wrote in each episode."""
         return ((self.logps - self.behaviour_logps) * self.own).sum(1)
 
     def select(self, rows: Any) -> TokenBatch:

@@ -52,7 +52,7 @@ class BudgetScheduleSection(Section):
         return {name: max(value for _, value in pairs) for name, pairs in self if pairs}
 
     def at(self, step: int, budgets: Budgets) -> Budgets:
-        """Return the budgets of episodes that are begun for a step, counted in batches of episodes from 0."""
+        """Return `budgets` with the scheduled values of batch `step`; the first batch of episodes is 0."""
         begun = {name: [value for since, value in pairs if since <= step] for name, pairs in self}
         return replace(budgets, **{name: values[-1] for name, values in begun.items() if values})
 
@@ -172,7 +172,7 @@ class EpisodeSection(Section):
         return self
 
     def budgets_at(self, step: int) -> Budgets:
-        """Return the budgets of training episodes that are begun for a step, counted in batches of episodes from 0."""
+        """Return the budgets of the training episodes of batch `step`; the first batch of episodes is 0."""
         return self.schedule.at(step, self.budgets)
 
     @property

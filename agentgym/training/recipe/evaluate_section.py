@@ -12,7 +12,7 @@ from agentgym.training.recipe.episode_section import parse_hooks
 
 
 class EvaluateSection(Section):
-    """Measurement on the held-out split, before and after."""
+    """Measurement on the held-out split, before and after training."""
 
     tasks: Count | None = None
     """How many tasks are measured, the same ones each time. By default all are."""

@@ -33,7 +33,9 @@ class SourceSection(Section):
 
 
 class TasksSection(Section):
-    """The task set: the run trains on `train`, validates on `validation`, and measures `held_out` before and after."""
+    """The task set: the run trains on `train`, validates on `validation`, and measures `held_out` before and after
+    training.
+    """
 
     set: str = ""
     """A registered task set, or the path of a .jsonl file."""

@@ -17,7 +17,7 @@ STATES = ("FOCUSED", "CHECKED", "SELECTED", "EXPANDED")
 
 
 class TreeWalk:
-    """One look at the trees, within the limits."""
+    """Reads the accessibility trees of all programs once, within MAX_NODES, MAX_LINES and MAX_S."""
 
     def __init__(self, atspi: Any, failure: type[Exception]) -> None:
         """`atspi`: the module Atspi. `failure`: the error that its calls raise."""

@@ -131,7 +131,7 @@ def squad_title(article: Mapping[str, Any], index: int) -> str:
 
 
 def squad_page(title: str, number: int) -> str:
-    """Return the title of the page of an article's paragraph; paragraphs are counted from 1."""
+    """Return the title of the page that holds one paragraph of an article: paragraph `number`, counted from 1."""
     return f"{title}, part {number}"
 
 

@@ -17,7 +17,8 @@ from .schemas import tool_schema
 class Tau2Tools:
     """The agent's tools by name, the customer's tools as `user.NAME`, and methods that only the host calls.
 
-    `host.describe` returns policy and schemas, `host.run` makes published calls, `host.check` calls assertions.
+    `host.describe` returns the text of the domain's policy and the tools' schemas, `host.run` makes the calls of a
+    solution that tau2 publishes, and `host.check` evaluates a task's assertions.
     """
 
     def __init__(self) -> None:
@@ -39,7 +40,7 @@ class Tau2Tools:
             setattr(self, f"host.{name}", MethodType(method, self))
 
     def _begin(self, initial: Mapping[str, Any]) -> None:
-        """Establish the initial state as tau2 does: set the data, call its published functions, repeat earlier calls.
+        """Establish the initial state as tau2 does: set the data, call the task's functions, repeat earlier calls.
 
         Raises: ValueError if an earlier call now has another result.
         """
@@ -90,7 +91,7 @@ def _caller(party: str, tool: str) -> Any:
 
 
 def _describe(tools: Tau2Tools) -> str:
-    """Return the policy, and the schemas of the agent's tools and of the customer's."""
+    """Return the text of the domain's policy, and the schemas of the agent's tools and of the customer's."""
     environment = tools._environment
     schemas = [
         [tool_schema(name, function) for name, function in kit.tools.items()] if kit is not None else []
@@ -100,7 +101,7 @@ def _describe(tools: Tau2Tools) -> str:
 
 
 def _run(tools: Tau2Tools, actions: Sequence[Mapping[str, Any]]) -> str:
-    """Make published actions as the published judge does: nothing is synchronised, and failed actions are ignored."""
+    """Make the calls of a published solution as tau2's judge does: without synchronising, and ignoring failed calls."""
     for action in actions:
         try:
             tools._kit(action["requestor"]).use_tool(action["name"], **action["arguments"])
