@@ -29,14 +29,14 @@ class Stockroom:
         self.shelves = shelves
 
     def find(self, item: str) -> Any:
-        """Return how many pieces of an item lie on each shelf that has it."""
+        """Return the pieces of an item, by shelf."""
         places = {shelf: held[item] for shelf, held in self.shelves.items() if item in held}
         if not places:
             raise WrongCall(f"There is no {item} on any shelf.")
         return places
 
     def look(self, shelf: str) -> Any:
-        """Return how many pieces of each item lie on a shelf."""
+        """Return the pieces on a shelf, by item."""
         return dict(sorted(self._shelf(shelf).items()))
 
     def move(self, item: str, pieces: int, source: str, target: str) -> Any:
@@ -52,7 +52,7 @@ class Stockroom:
         return {"shipped": pieces, "item": item}
 
     def inventory(self) -> Any:
-        """Return how many pieces of each item lie on each shelf."""
+        """Return the pieces of all items, by shelf."""
         return {shelf: self.look(shelf) for shelf in sorted(self.shelves)}
 
     def _shelf(self, name: str) -> dict[str, int]:
