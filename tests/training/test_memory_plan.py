@@ -69,6 +69,9 @@ def test_a_plan_follows_the_recipe(folder):
     plain = plan_of(folder, train={"microbatch_tokens": 1000})
     size = sum(parameter.nbytes for parameter in AutoModelForCausalLM.from_pretrained(folder).parameters())
     assert plain.always["weights"] == plain.training["gradients"] == size
+    assert plain.training["gaps of the allocator"] == plain.training["activations"]
+    alone = plan_of(folder, train={"microbatch_tokens": 100_000})  # one part: its gradients follow its activations
+    assert alone.training["gradients"] == max(0.0, size - alone.training["activations"]) < alone.gradients == size
     assert plain.always["optimiser"] == 2 * size
     words = AutoModelForCausalLM.from_pretrained(folder).config.vocab_size
     assert plain.training["gradient of the output layer"] == 4 * words * 64, "of 64 features, in float32"
@@ -181,6 +184,7 @@ def test_a_hub_model_is_planned_by_its_configuration_alone(folder, tmp_path, mon
     (model / "snapshots" / "1" / "config.json").write_bytes((folder / "config.json").read_bytes())
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(memory_plan, "available_bytes", lambda device: 1e12)  # what is free differs between two calls
     assert memory_note(recipe_of(Path("owner/small"))) == memory_note(recipe_of(folder))
     assert memory_note(recipe_of(Path("owner/unknown"))) is None
 
