@@ -3,6 +3,7 @@
 environment.py   `register_gymnasium`, `gymnasium_tasks`
 toy_text.py      the environments of Gymnasium's toy-text in words
 text_env.py      TextEnv: our tasks, whose actions and observations are texts
+any_text.py      the space of these texts
 """
 
 from __future__ import annotations

@@ -26,30 +26,7 @@ from agentgym import (
 )
 from agentgym.policy import CallFormat, Reply, Request, formats
 
-MAX_CHARS = 1_000_000
-
-
-class AnyText(gymnasium.spaces.Text):
-    """Any text up to a maximum length, with any characters; samples are printable ASCII."""
-
-    def __init__(self, max_length: int = MAX_CHARS) -> None:
-        super().__init__(max_length, min_length=0, charset="".join(map(chr, range(32, 127))))
-
-    def contains(self, x: Any) -> bool:
-        return isinstance(x, str) and len(x) <= self.max_length
-
-    def sample(self, mask: Any = None, probability: Any = None) -> str:
-        """Return up to 200 random characters."""
-        length = int(self.np_random.integers(0, 201))
-        return "".join(self.np_random.choice(list(self.character_list), size=length)) if length else ""
-
-    def __repr__(self) -> str:
-        return f"AnyText({self.max_length})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AnyText) and other.max_length == self.max_length
-
-    __hash__ = None  # type: ignore[assignment]
+from .any_text import MAX_CHARS, AnyText
 
 
 class TextEnv(gymnasium.Env[str, str]):

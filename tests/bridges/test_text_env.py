@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
+from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
 
 from agentgym import Budgets, Call, Message, load_task_set
 from agentgym.bridges.gymnasium import TextEnv
-from agentgym.bridges.gymnasium.text_env import AnyText
+from agentgym.bridges.gymnasium.any_text import AnyText
 from agentgym.errors import AgentGymError
 from agentgym.policy import Hermes
 from agentgym.testing import Counter, TargetReached
@@ -102,3 +105,32 @@ def test_a_space_takes_every_text():
     assert 3 not in space
     assert AnyText().sample() in AnyText()
     assert isinstance(space, gymnasium.spaces.Text)
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_environments_in_processes_of_their_own_show_each_text_whole(copied):
+    first_call = Hermes().render(SET.oracle(SET["train"][1])([]).calls)
+    alone, vector = (
+        TextEnv(SET["train"]),
+        gymnasium.vector.AsyncVectorEnv([lambda: TextEnv(SET["train"])] * 2, copy=copied),
+    )
+    try:
+        opening, _ = alone.reset(options={"task": 1})
+        assert "\n" in opening
+        assert list(vector.reset(options={"task": 1})[0]) == [opening, opening]
+        texts, *_ = vector.step((first_call, "\u2602 no call"))
+        assert list(texts) == [alone.step(first_call)[0], ""]
+    finally:
+        vector.close()
+        alone.close()
+
+
+def test_a_text_that_does_not_fit_into_shared_memory_is_refused():
+    space = AnyText(9)
+    memory = create_shared_memory(space, n=2)
+    texts = read_from_shared_memory(space, memory, n=2)
+    for text in ("", "a\n\ud800b", "\u2602" * 3):
+        write_to_shared_memory(space, 1, text, memory)
+        assert deepcopy(texts) == ("", text) == (*texts[:1], texts[-1])
+    with pytest.raises(ValueError, match=r"An observation of 18 bytes exceeds 16\. Pass"):
+        write_to_shared_memory(space, 0, "\u2602" * 6, memory)

@@ -17,6 +17,7 @@ HEAVY_MODULES = {
     "agentgym.cluster.environment_server": "serve",
     "agentgym.interop.ascii_json": "serve",
     "agentgym.interop.gateway.application": "serve",
+    "agentgym.bridges.gymnasium.any_text": "gymnasium",
     "agentgym.bridges.gymnasium.environment": "gymnasium",
     "agentgym.bridges.mcp.http": "serve",
     "agentgym.bridges.inspect.conversation": "inspect",  # imported by Inspect alone
