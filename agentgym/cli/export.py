@@ -38,9 +38,13 @@ class ExportOptions:
     prefix: Annotated[str, typer.Option("--list", metavar="PREFIX")] = ""
     """Without --label: export the episodes whose id begins with this text."""
     tokens: Annotated[bool, typer.Option("--tokens", hidden=True)] = False
+    """Deprecated: write --format "parquet(tokens=True)"."""
     unsuccessful: Annotated[bool, typer.Option("--unsuccessful", hidden=True)] = False
+    """Deprecated: write --format "sft(unsuccessful=True)"."""
     margin: Annotated[float | None, typer.Option(hidden=True)] = None
+    """Deprecated: write --format "preference(margin=0.5)"."""
     max_pairs: Annotated[int | None, typer.Option(hidden=True)] = None
+    """Deprecated: write --format "preference(max_pairs=4)"."""
 
     def exporter(self) -> str:
         """Return the exporter with its options; those with an option of the command of their own warn."""
