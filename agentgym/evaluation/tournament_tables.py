@@ -58,9 +58,7 @@ def _tournament_tables(result: Mapping[str, Any]) -> list[ComparisonTable]:
     pairs = [
         [
             f"{pair['first']} -> {pair['second']}",
-            points(pair["gain"]["value"], 1),
-            Drawn(pair["gain"], -1.0),
-            f"{points(pair['gain']['low'], 1)} to {points(pair['gain']['high'], 1)}",
+            *_gain(pair["gain"]),
             *(str(pair[name]) for name in ("better", "worse", "same")),
             *(f"{pair[name]:.2g}" for name in ("p", "p_holm")),
             "not chance" if pair["significant"] else "could be chance",
@@ -117,6 +115,14 @@ def rate(estimate: Mapping[str, Any]) -> str:
 def interval(estimate: Mapping[str, Any]) -> str:
     """Return the interval of an estimated share in hundredths; "" without data."""
     return f"{hundredfold(estimate['low'], 1)} to {hundredfold(estimate['high'], 1)}" if estimate["n"] else ""
+
+
+def _gain(estimate: Mapping[str, Any]) -> list[str | Drawn]:
+    """Return a difference, its drawing and its interval; "no data" if the agents have no judged task in common."""
+    if not estimate["n"]:
+        return ["no data", Drawn(estimate, -1.0), ""]
+    value, low, high = (points(estimate[name], 1) for name in ("value", "low", "high"))
+    return [value, Drawn(estimate, -1.0), f"{low} to {high}"]
 
 
 def _point(estimate: Mapping[str, Any]) -> Drawn:

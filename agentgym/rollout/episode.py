@@ -172,7 +172,8 @@ class EpisodeFactory:
             sampling = Sampling(config.temperature, config.top_p, limit, seed=turn.index)
             prefix, episode = prefixes[turn.row], record.id
             request = Request((), (), tuple(prefix), sampling, episode, turn.index, turn.role)
-            await policy.repeat(request, turn.token_ids)
+            if turn.token_ids:
+                await policy.repeat(request, turn.token_ids)
             prefix += [*turn.token_ids, *turn.observation_ids]
             usage.count(turn, exact=True)
             usage.tokens += len(turn.observation_ids)

@@ -55,8 +55,8 @@ def _entries(path: Path) -> dict[str, Mapping[str, Any]]:
         return {str(name): dict(entry) for name, entry in entries.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise TaskError(
-            f'{path} is no file of MCP servers: {error!r}. Expected is {{"mcpServers": {{NAME: {{"command": "npx", '
-            '"args": ["-y", "PACKAGE"]}}}.'
+            f"{path} cannot be read as a file of MCP servers: {error!r}. "
+            'Write {"mcpServers": {NAME: {"command": "npx", "args": ["-y", "PACKAGE"]}}}.'
         ) from error
 
 

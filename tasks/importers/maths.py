@@ -77,7 +77,9 @@ def _problem_of(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise TaskError(f"{file} cannot be read as JSON: {error}.") from error
     if not isinstance(item, dict):
-        raise TaskError(f"{file} is no single problem, as each file of a folder must be. Import this file alone.")
+        raise TaskError(
+            f"{file} does not hold a single problem, as each file of a folder must. Import this file alone."
+        )
     return item
 
 

@@ -78,7 +78,7 @@ def test_each_form_of_an_entry_becomes_a_command_or_a_url(tmp_path):
         ({"command": "npx", "args": ["-y"]}, TaskError, "names no package"),
         ({"command": "docker", "args": ["run", "mcp/time"]}, TaskError, "docker cannot be used in a sandbox"),
         ({"type": "sse", "url": "https://example.org"}, TaskError, "is not spoken"),
-        ("npx", TaskError, "is no file of MCP servers"),
+        ("npx", TaskError, "cannot be read as a file of MCP servers"),
     ],
 )
 def test_what_cannot_be_used_is_named_and_nothing_is_registered(entry, error, words, tmp_path):

@@ -110,6 +110,24 @@ def test_a_native_program_is_found_without_running_the_install_script(scripts, p
     assert subprocess.check_output([program.folder / "bin" / "agent"], text=True) == f"{printed}\n"
 
 
+def test_a_command_that_would_be_written_outside_of_the_cache_is_refused(greeter, tmp_path, monkeypatch):
+    escaped = tmp_path / "escaped"
+    outside = os.path.relpath(escaped, tmp_path / "cache/programs/.scratch/root/bin")
+    write_wheel(tmp_path, "sly", "1.0", f"[console_scripts]\n{outside} = sly:main\n")
+    write_wheel(tmp_path, "slyer", "1.0", f"[console_scripts]\n{escaped} = slyer:main\n")
+    record = {"version": "1.0", "bin": {str(escaped): "agent.js"}}
+    npm = tmp_path / "npm"
+    packages = {"agent": {"package.json": json.dumps(record), "agent.js": "#!/bin/sh"}}
+    npm.write_text(NPM.format(python=sys.executable, packages=json.dumps(packages)))
+    npm.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for name in ("pypi:sly", "pypi:slyer", "npm:agent"):
+        with pytest.raises(SandboxUnavailable, match=r"not a plain file name|outside the scripts directory"):
+            rootfs_store.install_program(name)
+    assert not os.path.lexists(escaped)
+    assert installed_programs() == []
+
+
 def test_a_source_package_is_refused_before_its_build_script_runs(greeter, tmp_path):
     marker = tmp_path / "ran"
     with tarfile.open(tmp_path / "source-1.0.tar.gz", "w:gz") as archive:

@@ -111,7 +111,7 @@ def test_a_folder_of_problems_is_read_as_maths_archive_has_it(tmp_path):
     tasks = load("importers", "maths")(tmp_path / "test", split="train")["train"]
     assert [task.id for task in tasks] == ["test/algebra/1", "test/geometry/1"]
     (tmp_path / "test/algebra/1.json").write_text('[{"problem": "?"}, {"problem": "!"}]')
-    with pytest.raises(TaskError, match="is no single problem"):
+    with pytest.raises(TaskError, match="does not hold a single problem"):
         load("importers", "maths")(tmp_path / "test")
 
 

@@ -28,6 +28,7 @@ from agentgym.sandbox.rootfs.store import cache_folder
 
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _NAME = re.compile(rf"(?:(npm):((?:@{_WORD}/)?{_WORD})|(pypi):({_WORD}))(?:@([A-Za-z0-9][A-Za-z0-9.+_-]*))?")
+_COMMAND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _INSTALL_S = 1800.0
 _LAUNCHER = """#!/usr/bin/env python3
 import os, sys
@@ -79,7 +80,7 @@ def install_program(name: str) -> InstalledProgram:
         commands = sorted(entry.name for entry in (root / "bin").iterdir())
         if not commands:
             raise SandboxUnavailable(f"{name} has no command to start. Name the package that has one.")
-        target = _folder(registry, package, actual)
+        target = _folder(*_parse(f"{registry}:{package}@{actual}"))
         if (installed := _read(target)) is not None:
             return installed
         record = {"name": f"{registry}:{package}@{actual}", "digest": FolderImage(root).digest, "commands": commands}
@@ -154,7 +155,7 @@ def _install_npm(root: Path, package: str, version: str) -> str:
     record = json.loads((root / "node_modules" / package / "package.json").read_text())
     commands = record.get("bin", {})
     for command in [package.split("/")[-1]] if isinstance(commands, str) else commands:
-        (root / "bin" / command).symlink_to(f"../node_modules/{_native(root / 'node_modules', record, command)}")
+        _file_of(root, command).symlink_to(f"../node_modules/{_native(root / 'node_modules', record, command)}")
     return str(record["version"])
 
 
@@ -168,7 +169,7 @@ def _native(modules: Path, record: dict[str, Any], command: str) -> str:
         # "baseline" names the builds of Bun that need no AVX2, and so run on every machine that shares this cache
         for name in sorted(record.get("optionalDependencies", {}), key=lambda name: "baseline" not in name):
             for file in (f"{name}/{command}", f"{name}/bin/{command}"):
-                if (modules / file).is_file() and os.access(modules / file, os.X_OK):
+                if _NAME.fullmatch(f"npm:{name}") and (modules / file).is_file() and os.access(modules / file, os.X_OK):
                     return file
     return f".bin/{command}"
 
@@ -188,7 +189,7 @@ def _install_pypi(root: Path, package: str, version: str) -> str:
     distribution = _distribution(root / "lib", package)
     major, minor = sys.version_info[:2]
     for point in distribution.entry_points.select(group="console_scripts"):
-        launcher = root / "bin" / point.name
+        launcher = _file_of(root, point.name)
         launcher.write_text(
             _LAUNCHER.format(
                 version=(major, minor),
@@ -202,6 +203,15 @@ def _install_pypi(root: Path, package: str, version: str) -> str:
         )
         launcher.chmod(0o755)
     return distribution.version
+
+
+def _file_of(root: Path, command: str) -> Path:
+    """Return where a command that a package names is installed. Raises: SandboxUnavailable for a path elsewhere."""
+    if not _COMMAND.fullmatch(command):
+        raise SandboxUnavailable(
+            f"The package names a command {command!r}, which is not a plain file name. Install another package."
+        )
+    return root / "bin" / command
 
 
 def _distribution(folder: Path, package: str) -> Distribution:
