@@ -120,6 +120,26 @@ def image(
     out().print(f"{folder}: use it as SandboxSpec(image={folder.name!r})", markup=False, soft_wrap=True)
 
 
+@app.command("base")
+def base(
+    images: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="What a FROM names: ubuntu:24.04, python:3.12-slim, ...")
+    ],
+) -> None:
+    """Make a stand-in for a usual base image of Dockerfiles from packages of Debian or Ubuntu, once. Takes a minute.
+
+    It has the same programs, in the versions of this host's distribution. Needs mmdebstrap and the package index of
+    apt. An image of the right name in the cache, put there by `docker save`, is always preferred.
+
+    Example: agentgym sandbox base ubuntu:24.04 python:3.12-slim
+    """
+    from agentgym.sandbox.rootfs.stand_ins import make_stand_in
+
+    for name in images:
+        path = make_stand_in(name, progress=lambda line: err().print(line, style="dim", markup=False, soft_wrap=True))
+        out().print(f"{path}: stands in for {name}", markup=False, soft_wrap=True)
+
+
 @app.command("program")
 def program(
     name: Annotated[str, typer.Argument(metavar="NAME", help="npm:PACKAGE or pypi:PACKAGE, perhaps with @VERSION.")],

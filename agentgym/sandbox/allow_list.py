@@ -47,13 +47,20 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One entry of the list. With `below`, it allows every name below `host`, at any depth, but not `host` itself."""
+    """One entry of the list.
+
+    Attributes:
+        below: it allows every name below `host`, at any depth, but not `host` itself.
+        address: the host, if it is an address.
+        leads_to: the only address to which the name may lead, which need not be public; None for any public address.
+    """
 
     text: str
     host: str
     ports: tuple[int, ...]
     below: bool
     address: Address | None
+    leads_to: Address | None = None
 
     @classmethod
     def parse(cls, text: str) -> Rule:
@@ -65,7 +72,8 @@ class Rule:
             )
         if text == "*":
             return cls(text, "", DEFAULT_PORTS, True, None)
-        below, name = text.startswith("*."), text.removeprefix("*.")
+        pattern, has_target, target = text.partition("=")
+        below, name = pattern.startswith("*."), pattern.removeprefix("*.")
         bare = f"[{name}]" if name.count(":") > 1 and "[" not in name else name  # ::1, written without brackets
         try:
             host, address, port = _parts(bare)
@@ -73,13 +81,17 @@ class Rule:
                 raise ValueError("'*.' selects the names below a domain, and an address has none")
             if host.split(".")[-1] == "localhost":
                 raise ValueError("'localhost' would be the sandbox itself; write 127.0.0.1 for the host's own loopback")
+            leads_to = _target(target) if has_target else None
+            if leads_to is not None and (below or address is not None):
+                raise ValueError("only one name can be given an address by '='")
         except ValueError as error:
             raise SandboxError(
-                f"SandboxSpec.network contains {text!r}: {error}. A rule is a name (example.org), all names below one "
-                "(*.example.org), an address (127.0.0.1), or * for every public name. Write it without scheme or "
-                "path. A port may follow (example.org:8443); otherwise ports 80 and 443 are allowed."
+                f"SandboxSpec.network contains {text!r}: {error}. A rule is a name (example.org), all names "
+                "below one (*.example.org), an address (127.0.0.1), or * for every public name. Write it "
+                "without scheme or path. A port may follow (example.org:8443); otherwise ports 80 and 443 are allowed. "
+                "A name may be given its address, which need not be public (example.org=10.0.0.5)."
             ) from error
-        return cls(text, host, DEFAULT_PORTS if port is None else (port,), below, address)
+        return cls(text, host, DEFAULT_PORTS if port is None else (port,), below, address, leads_to)
 
     def allows(self, destination: Destination) -> bool:
         """Return whether the rule names this destination."""
@@ -104,6 +116,11 @@ class AllowList:
     def allow(self, destination: Destination) -> bool:
         return any(rule.allows(destination) for rule in self.entries)
 
+    def addresses(self, destination: Destination) -> list[Address]:
+        """Return the addresses that the rules give to a destination; empty if its name may lead to any public one."""
+        matching = (rule for rule in self.entries if rule.leads_to is not None and rule.allows(destination))
+        return list(dict.fromkeys(rule.leads_to for rule in matching if rule.leads_to is not None))
+
     def __str__(self) -> str:
         """Return the list, for the agent to read."""
         texts = [rule.text for rule in self.entries]
@@ -115,6 +132,14 @@ def canonical(address: Address) -> Address:
     """Return the IPv4 address of an IPv4-mapped IPv6 address; any other address unchanged."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return address if mapped is None else mapped
+
+
+def _target(text: str) -> Address:
+    """Return the address after the `=` of a rule. Raises: ValueError."""
+    _, address = _host(text[1:-1] if text[:1] + text[-1:] == "[]" else text, bracketed=":" in text)
+    if address is None:
+        raise ValueError(f"{text!a:.80} is not an address")
+    return address
 
 
 def _parts(authority: str) -> tuple[str, Address | None, int | None]:

@@ -50,7 +50,8 @@ class SandboxSpec:
 
     They are reached only over HTTP and HTTPS, through a proxy: `("example.org", "*.example.org:8443")`.
     Without a port, 80 and 443 are meant. A name must lead to a public address; `"127.0.0.1:8000"` allows an address
-    itself, here the host's loopback. `"*"` allows every public name."""
+    itself, here the host's loopback. `"example.org=10.0.0.5"` says to which address the name leads, which need not be
+    public. `"*"` allows every public name."""
     preload: tuple[str, ...] = ()
     """Python modules that the warm interpreter imports once, before any agent code runs."""
     environment: tuple[tuple[str, str], ...] = field(default=())

@@ -27,7 +27,7 @@ from agentgym import (
     Workspace,
     tool,
 )
-from agentgym.sandbox import Sandbox, Snapshot
+from agentgym.sandbox import Sandbox, Snapshot, rootfs
 
 from .bash import KEEPER
 from .dockerfile import STORE
@@ -116,10 +116,11 @@ class CodeTerminal(Environment):
         except TaskError as error:
             raise TaskError(f"{path}: {error}.") from error
         where = {"folder": str(Path(path).absolute()), "digest": folder.digest}
+        base = {"asked": folder.plan.base, "used": image, "stand_in": rootfs.is_stand_in(image)}
         return {
             "id": folder.name,
             "prompt": folder.instruction.strip(),
-            "parameters": {**where, "image": image},
+            "parameters": {**where, "image": image, "base": base},
             "truth": where,
             "tags": folder.tags,
         }

@@ -28,20 +28,24 @@ HOME = "/root"
 
 
 def image_of(base: str) -> str:
-    """Return the image in agentgym's cache that a FROM names: for python:3.12-slim the image `python-3.12-slim`, or
-    `python3.12`, made from an interpreter. A Dockerfile must not name a path, because it is not trusted.
+    """Return the image in agentgym's cache for an image that a FROM names: one of its name, such as
+    `python-3.12-slim` for python:3.12-slim, else its stand-in, else `python3.12`, made from an interpreter.
 
-    Raises: TaskError saying how to get the image.
+    A Dockerfile must not name a path, because it is not trusted. Raises: TaskError saying how to get the image.
     """
     names = rootfs.names()
     version = base.partition(":")[2].partition("-")[0]
     likely = [base, base.replace(":", "-").replace("/", "-"), base.rpartition("/")[2].replace(":", "-")]
+    stand_in = rootfs.stand_in_for(base)
+    if stand_in is not None:
+        likely.append(stand_in.name)
     if base.rpartition("/")[2].startswith("python:"):
         likely.append("python" + ".".join(version.split(".")[:2]))
     if match := next((name for name in likely if name in names), None):
         return match
+    make = f"Make a stand-in for it by `agentgym sandbox base {base}`, put" if stand_in is not None else "Put"
     raise TaskError(
-        f"its base image {base!r} is not in the cache (which has {', '.join(names) or 'none'}). Put it there by "
+        f"its base image {base!r} is not in the cache (which has {', '.join(names) or 'none'}). {make} it there by "
         f"`docker save {base} -o {cache_folder() / 'images' / (likely[1] + '.tar')}`, or use another image for all "
         "tasks by --option image=NAME, where `host` means this host's programs"
     )

@@ -44,4 +44,9 @@ def load_harbor(path: str | Path, *, split: Split = "held_out", image: str = "")
         raise TaskError(f"No task folder of {path} can be used. {'; '.join(reasons.values())}")
     if reasons:
         warnings.warn(LeftOutWarning(f"{path}: left out: {'; '.join(reasons.values())}", reasons), stacklevel=2)
+    bases = [task.parameters["base"] for task in tasks if task.parameters["base"]["stand_in"]]
+    if bases:
+        pairs = sorted({f"{base['asked']} by {base['used']}" for base in bases})
+        message = f"{path}: in {len(bases)} of {len(tasks)} tasks the base image is replaced: {', '.join(pairs)}."
+        warnings.warn(message, stacklevel=2)
     return TaskSet(NAME, {split: tasks}, oracle=environment.solution_of)

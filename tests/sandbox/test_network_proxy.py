@@ -95,6 +95,19 @@ def test_an_address_that_a_rule_names_may_be_the_hosts_own(network):
 # What is refused, and how
 
 
+def test_a_name_with_an_address_of_its_own_leads_there_whatever_the_resolver_says(network):
+    """The address is dialled as it stands in the rule, so that a name that moves on takes nobody along."""
+    network.dialled.clear()
+    client = Client(network.proxy(), ("allowed.test=127.0.0.2", "*.allowed.test"))
+    try:
+        client.say(get("http://allowed.test/"))
+        assert status(client.say(get("http://private.allowed.test/", host="private.allowed.test"))) == 403
+        assert status(client.say(get("http://127.0.0.2/", host="127.0.0.2"))) == 403
+        assert network.dialled == ["127.0.0.2:80"]
+    finally:
+        client.close()
+
+
 @pytest.mark.parametrize(
     ("url", "code", "why"),
     [

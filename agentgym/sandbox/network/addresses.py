@@ -71,7 +71,12 @@ def is_own(address: Address) -> bool:
 
 
 async def resolve(host: str, port: int) -> list[Address]:
+    """Return the addresses of a name as `addresses_of`, without blocking the event loop. Raises: OSError."""
+    return await in_thread(addresses_of, host, port)
+
+
+def addresses_of(host: str, port: int) -> list[Address]:
     """Return the addresses of a name, best first, from the host's resolver. Raises: OSError if there are none."""
-    records = await in_thread(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = (str(address[0]).partition("%")[0] for _, _, _, _, address in records)
     return list(dict.fromkeys(canonical(ipaddress.ip_address(address)) for address in addresses))

@@ -131,7 +131,10 @@ class Exchange:
         """
         assert self._entry is not None
         self._allow_s(self._limits.connect_s, f"connecting to {destination}")
-        addresses = [destination.address] if destination.address else await self._public_addresses(destination)
+        if destination.address:
+            addresses = [destination.address]
+        else:
+            addresses = self._allow_list.addresses(destination) or await self._public_addresses(destination)
         self._entry.allowed = True
         error_text = ""
         for address in addresses[:_MAX_TRIED]:
