@@ -30,7 +30,7 @@ from agentgym import (
 from agentgym.sandbox import Sandbox, Snapshot, rootfs
 
 from .bash import KEEPER
-from .dockerfile import STORE
+from .build_plan import STORE
 from .terminal_folder import DISK_MIB, MEMORY_MIB, TerminalFolder
 from .terminal_image import INODES, PROCESSES, built, chosen_image, image_of
 from .transcript import transcript

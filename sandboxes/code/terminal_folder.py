@@ -17,15 +17,14 @@ from typing import Any
 
 from agentgym import TaskError
 
-from .dockerfile import BuildPlan, parse_dockerfile, plan_of
+from .build_context import Files, read_files, without_ignored
+from .build_plan import BuildPlan, parse_plan, plan_of
+from .dockerfile import Dockerfile, parse_dockerfile
 
-MAX_FILES, MAX_BYTES = 2_000, 64 * 2**20
 MEMORY_MIB, DISK_MIB = 2048, 2048
 HARBOR, TERMINAL_BENCH = "task.toml", "task.yaml"
-UNSUPPORTED = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compose.yml", ".dockerignore")
+UNSUPPORTED = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compose.yml")
 BLOCK = re.compile(r"[|>][+-]?\s*")
-Files = Mapping[str, tuple[bytes, int]]
-"""Contents and modes by path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,8 @@ class TerminalFolder:
 
     Attributes:
         plan: the plan of its Dockerfile.
+        dockerfile: how its image is built.
+        context: the files beside the Dockerfile.
         tests, solution: the files of /tests and /solution.
         test_script, solution_script: the names of the scripts among them.
         pays_by_status: whether the reward is 1 for the script's exit status 0, instead of being read from a file.
@@ -45,6 +46,8 @@ class TerminalFolder:
     name: str
     instruction: str
     plan: BuildPlan
+    dockerfile: Dockerfile
+    context: Files
     tests: Files
     solution: Files
     digest: str
@@ -83,7 +86,7 @@ def _harbor(folder: Path) -> TerminalFolder:
         raise TaskError(f"{HARBOR} has [[steps]], but only tasks of one step are supported")
     sections = {name: _section(data, name) for name in ("agent", "verifier", "environment", "metadata")}
     environment = sections["environment"]
-    context = _files(folder / "environment")
+    context = read_files(folder / "environment")
     if "Dockerfile" in context:
         dockerfile = context["Dockerfile"][0].decode("utf-8", "replace")
     elif image := environment.get("docker_image"):
@@ -110,11 +113,11 @@ def _harbor(folder: Path) -> TerminalFolder:
 
 def _terminal_bench(folder: Path) -> TerminalFolder:
     data = _yaml_scalars(_text(folder / TERMINAL_BENCH))
-    context = _files(folder)
+    context = read_files(folder)
     for name in ("Dockerfile", "run-tests.sh"):
         if name not in context:
             raise TaskError(f"the file {name} is missing")
-    tests = {path.removeprefix("tests/"): file for path, file in context.items() if path.startswith("tests/")}
+    tests = {path.removeprefix("tests/"): file for path, file in _files(folder).items() if path.startswith("tests/")}
     hidden = ("tests/", "run-tests.sh", "solution.", TERMINAL_BENCH)
     return _checked(
         folder,
@@ -146,25 +149,26 @@ def _checked(
         raise TaskError(f"its solution has no {solve}, but {', '.join(sorted(solution)[:5])}")
     if present := [name for name in UNSUPPORTED if name in context]:
         raise TaskError(f"its environment has {', '.join(present)}, which is not supported")
-    plan = plan_of(parse_dockerfile(dockerfile), context)
+    plan = plan_of(parse_plan(dockerfile), {path: file for path, file in context.items() if file[1] <= 0o777})
+    parsed = parse_dockerfile(dockerfile)
     files = [sorted(part.items()) for part in (context, tests, solution)]
     digest = hashlib.sha256(repr((dockerfile, files, sorted(fields.items()))).encode()).hexdigest()
-    return TerminalFolder(folder.name, plan=plan, tests=tests, solution=solution, digest=digest, **fields)
+    files_of_image = without_ignored(context)
+    return TerminalFolder(
+        folder.name,
+        plan=plan,
+        dockerfile=parsed,
+        context=files_of_image,
+        tests=tests,
+        solution=solution,
+        digest=digest,
+        **fields,
+    )
 
 
 def _files(folder: Path) -> Files:
     """Return the regular files below a folder; empty if the folder does not exist."""
-    files: dict[str, tuple[bytes, int]] = {}
-    size = 0
-    for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
-        if path.is_symlink() or not path.is_file() or "__pycache__" in path.parts:
-            continue
-        status = path.stat()
-        size += status.st_size
-        if size > MAX_BYTES or len(files) >= MAX_FILES:
-            raise TaskError(f"{folder.name} contains more than {MAX_FILES} files or {MAX_BYTES} bytes")
-        files[path.relative_to(folder).as_posix()] = (path.read_bytes(), 0o755 if status.st_mode & 0o100 else 0o644)
-    return files
+    return {path: file for path, file in read_files(folder).items() if file[1] <= 0o777}
 
 
 def _text(path: Path) -> str:

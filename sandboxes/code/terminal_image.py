@@ -17,7 +17,7 @@ from pathlib import Path
 from agentgym import SandboxSpec, SandboxUnavailable, TaskError
 from agentgym.sandbox import Backend, Sandbox, Snapshot, cache_folder, rootfs, shared_snapshot
 
-from .dockerfile import STORE, BuildPlan, Step, expanded, stored
+from .build_plan import STORE, BuildPlan, Step, expanded, stored
 from .terminal_folder import TerminalFolder
 from .transcript import last_lines
 

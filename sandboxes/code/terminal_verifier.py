@@ -14,7 +14,7 @@ from agentgym import JudgeError, Reward, SandboxError, Task, TaskError, ToolErro
 from agentgym.reward import SUCCESS, Components, judge_submission
 from agentgym.sandbox import Backend, Sandbox
 
-from .dockerfile import STORE
+from .build_plan import STORE
 from .terminal import HANDED_IN, CodeTerminal, folder_of, put
 from .terminal_image import built
 

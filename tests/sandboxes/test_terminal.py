@@ -16,7 +16,7 @@ from agentgym.cli.app import app
 from agentgym.errors import TaskError
 from agentgym.registry import load_reward
 from agentgym.sandbox.rootfs.python_image import write_python_image
-from agentgym.sandboxes.code.dockerfile import parse_dockerfile, plan_of
+from agentgym.sandboxes.code.build_plan import parse_plan, plan_of
 from agentgym.sandboxes.code.terminal_folder import TerminalFolder
 from agentgym.sandboxes.code.terminal_image import make_image
 from agentgym.testing import check_environment
@@ -203,7 +203,7 @@ def test_instructions_mean_what_they_mean_to_docker():
     COPY --chown=1:1 --chmod=700 d/*.txt d/e ./to/
     COPY d /usr/share/d
     """
-    plan = plan_of(parse_dockerfile("\n".join(line.strip() for line in text.splitlines())), context)
+    plan = plan_of(parse_plan("\n".join(line.strip() for line in text.splitlines())), context)
     assert (plan.base, plan.workdir) == ("a", "/srv/one/two")
     assert [step.argv for step in plan.steps if step.kind == "run"] == [
         ("sh", "-c", "[ -f x ] || touch x"),
