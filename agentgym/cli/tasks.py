@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import inspect
 import json
-import time
 import warnings
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.console import err, out, write_text
+from agentgym.cli.console import err, out, progress_bar, run, write_text
 from agentgym.cli.fields import FieldsCommand, takes
 from agentgym.cli.name_values import options_for
 from agentgym.cli.user_code import Import
 from agentgym.text import counted
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
-
     from agentgym.task.definition import Split
     from agentgym.task.task_set import TaskSet
 
 app = typer.Typer(
     help="Import data sets as task sets; look at task sets; choose mixtures; find weak kinds.", no_args_is_help=True
 )
+
+KEEPABLE = ("unsolved", "hackable", "flaky")
+"""The verdicts of a validation, besides sound, whose tasks may be kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,9 @@ class ImportOptions:
     repositories: Annotated[Path | None, typer.Option(metavar="DIR")] = None
     """The folder of git clones, for sets of repositories."""
     validate: Annotated[bool, typer.Option("--validate")] = False
-    """Build each task's environment. Keep a task if its gold solution is rewarded and doing nothing is not."""
+    """Play each task with scripts. Keep a task if its solution is rewarded, and doing nothing and cheating are not."""
+    keep: Annotated[list[str] | None, typer.Option(metavar="VERDICT")] = None
+    """Keep tasks of this verdict too: unsolved (no solution to try), hackable or flaky. Repeatable."""
     at_once: Annotated[int, typer.Option(min=1)] = 2
     """The number of tasks that are validated at the same time."""
 
@@ -63,8 +67,8 @@ def import_tasks(
 ) -> None:
     """Turn a public data set that you have on disk into a task set.
 
-    With --validate, invalid tasks are left out, and FILE.left_out.jsonl says why, one task a line. The results are kept
-    in FILE.validated.jsonl: an interrupted validation continues when the command is repeated.
+    With --validate, tasks that fail are left out, and FILE.verdicts.jsonl has the verdict on each task, one a line.
+    Verdicts are kept in FILE.validated.jsonl: an interrupted validation continues when the command is repeated.
     Example: agentgym tasks import mbpp mbpp.jsonl --out mbpp-tasks.jsonl
     """
     from agentgym import registry
@@ -96,96 +100,103 @@ def import_tasks(
                     "only. Leave it out."
                 )
             options[name] = value
-    split = _known_split(chosen.split)
+    split, keep = _known_split(chosen.split), chosen.keep or []
+    if unknown := [kind for kind in keep if kind not in KEEPABLE]:
+        raise TaskError(f"--keep {unknown[0]} is not valid. A validation can keep: {', '.join(KEEPABLE)}.")
+    if keep and not chosen.validate:
+        raise TaskError(f"--keep {keep[0]} has no effect without --validate, which reaches the verdicts.")
     if split is not None and "split" in accepted:  # the importer may still assign some tasks to other splits
         options["split"] = split
-    with warnings.catch_warnings(record=True) as notes, _Progress("environments") as bar:
+    with warnings.catch_warnings(record=True) as notes, progress_bar() as bar:
         warnings.simplefilter("always")
-        own = {"environments": True, "at_once": at_once, "progress": bar.update} if chosen.validate else {}
+        own: dict[str, Any] = {"environments": True, "at_once": at_once} if chosen.validate else {}
+        if "progress" in accepted and (chosen.validate or "environments" not in accepted):
+            row = bar.add_task("imported", total=None)
+            own["progress"] = lambda done, total, left_out: bar.update(
+                row, completed=done, total=total, note=f"{left_out} left out" if left_out else ""
+            )
         task_set = importer(path, **{name: value for name, value in own.items() if name in accepted}, **options)
     if split is not None and "split" not in accepted:
         tasks = [replace(task, split=split) for tasks in task_set.values() for task in tasks]
-        task_set = TaskSet(task_set.name, {split: tasks})
+        task_set = TaskSet(task_set.name, {split: tasks}, oracle=task_set.oracle)
     left_out: dict[str, str] = {}
     for warning in notes:
-        err().print(f"Note: {warning.message}", style="yellow", markup=False, soft_wrap=True)
         left_out |= getattr(warning.message, "reasons", {})
+        if not getattr(warning.message, "reasons", {}):
+            err().print(f"Note: {warning.message}", style="yellow", markup=False, soft_wrap=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     if chosen.validate:
-        task_set = _validated(task_set, target, at_once, left_out)
+        task_set = _validated(task_set, target, at_once, keep, left_out)
+    else:
+        _print_reasons({name: ("left out", reason) for name, reason in left_out.items()})
     task_set.to_jsonl(target)
     sizes = ", ".join(f"{split} {len(task_set[split])}" for split in task_set if len(task_set[split]))
     out().print(f"{target}: {sizes}. Use it as --tasks {target}:SPLIT", markup=False, soft_wrap=True)
 
 
-class _Progress:
-    """Reports progress on standard error: a bar on a terminal, elsewhere an occasional line."""
+def _validated(
+    task_set: TaskSet, target: Path, at_once: int, keep: Sequence[str], left_out: Mapping[str, str]
+) -> TaskSet:
+    """Return the tasks that pass validation, or have a verdict to keep. Write the verdict on each task to a file beside
+    the task set, and print a table of the reasons.
 
-    EVERY_S = 10.0
-
-    def __init__(self, what: str) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bars = Progress(*columns, TextColumn("{task.fields[note]}"), console=err())
-        self._what = what
-        self._row: TaskID | None = None
-        self._told_at = -self.EVERY_S
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._row is not None:
-            self._bars.stop()
-
-    def update(self, done: int, total: int, faulty: int = 0) -> None:
-        note = f"{faulty} left out" if faulty else ""
-        if not err().is_terminal:
-            if done == total or time.monotonic() - self._told_at >= self.EVERY_S:
-                self._told_at = time.monotonic()
-                err().print(f"{self._what}: {done} of {total}{note and ', '}{note}", markup=False)
-            return
-        if self._row is None:
-            self._row = self._bars.add_task(self._what, total=total, note="")
-            self._bars.start()
-        self._bars.update(self._row, completed=done, note=note)
-
-
-def _validated(task_set: TaskSet, target: Path, at_once: int, left_out: dict[str, str]) -> TaskSet:
-    """Return the tasks that pass validation. Print why the others fail, and write the reasons to a file beside the
-    task set.
+    Args:
+        left_out: why the importer left items out, by name.
+    Raises: TaskError if no task is kept.
     """
-    import asyncio
-
-    from agentgym import close_backends
     from agentgym.errors import TaskError
-    from agentgym.evaluation.task_validation import task_faults
+    from agentgym.evaluation.task_validation import Verdict, validate_tasks
     from agentgym.task.task_set import TaskSet
 
-    tasks = [task for split in task_set for task in task_set[split]]
+    journal = target.with_name(target.name + ".validated.jsonl")
+    with progress_bar() as bar:
+        row = bar.add_task("validated", total=sum(len(task_set[split]) for split in task_set))
 
-    async def look(bar: _Progress) -> dict[str, str]:
-        try:
-            journal = target.with_name(target.name + ".validated.jsonl")
-            return await task_faults(tasks, journal, at_once=at_once, progress=bar.update)
-        finally:
-            await close_backends()
+        def update(done: int, total: int, kinds: Counter[str]) -> None:
+            bar.update(row, completed=done, total=total, note=", ".join(f"{n} {kind}" for kind, n in kinds.items()))
 
-    with _Progress("tasks") as bar:
-        faults = asyncio.run(look(bar))
-    reasons = {**left_out, **faults}
-    lines = (json.dumps({"id": name, "reason": reason}) + "\n" for name, reason in reasons.items())
-    write_text(target.with_name(target.name + ".left_out.jsonl"), "".join(lines))
-    for name, reason in faults.items():
-        err().print(f"left out {name}: {reason}", markup=False, soft_wrap=True)
-    out().print(f"{len(tasks) - len(faults)} of {len(tasks) + len(left_out)} validated.", markup=False)
-    if len(faults) == len(tasks):
+        verdicts = run(validate_tasks(task_set, journal, at_once=at_once, progress=update))
+    unread = {name: Verdict("faulty", reason) for name, reason in left_out.items()}
+    all_verdicts = {**unread, **verdicts}
+    lines = (json.dumps({"id": name, **asdict(verdict)}) + "\n" for name, verdict in all_verdicts.items())
+    write_text(target.with_name(target.name + ".verdicts.jsonl"), "".join(lines))
+    _print_reasons({name: (v.kind, v.reason) for name, v in all_verdicts.items() if v.kind != "sound"})
+    sound = sum(verdict.kind == "sound" for verdict in verdicts.values())
+    out().print(f"{sound} of {len(all_verdicts)} validated.", markup=False)
+    kinds: Counter[str] = Counter(verdict.kind for verdict in verdicts.values())
+    if kinds["undecided"]:
+        err().print(f"{kinds['undecided']} undecided: this host failed. Repeat the command to try them again.")
+    accepted = ("sound", *keep)
+    splits = {split: [task for task in task_set[split] if verdicts[task.id].kind in accepted] for split in task_set}
+    if not any(splits.values()):
+        offer = next((f"; --keep {kind} would keep {kinds[kind]} of them" for kind in KEEPABLE if kinds[kind]), "")
         raise TaskError(
-            f"No task of {task_set.name} passed validation on this machine. {target}.left_out.jsonl says why."
+            f"No task of {task_set.name} passed validation on this machine{offer}. {target}.verdicts.jsonl says why."
         )
-    splits = {split: [task for task in task_set[split] if task.id not in faults] for split in task_set}
     return TaskSet(task_set.name, splits)
+
+
+def _print_reasons(reasons: Mapping[str, tuple[str, str]]) -> None:
+    """Print how many tasks have the same kind of reason, with an example of each. `reasons`: kind and reason by id."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from agentgym.evaluation.task_validation import summarise_reason
+    from agentgym.text import visible
+
+    if not reasons:
+        return
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, (kind, reason) in reasons.items():
+        groups.setdefault((kind, summarise_reason(reason)), []).append(name)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("Tasks", "Verdict", "Reason", "Example"):
+        table.add_column(column, justify="right" if column == "Tasks" else "left")
+    for (kind, _), names in sorted(groups.items(), key=lambda group: -len(group[1])):
+        example = f"{names[0]}: {reasons[names[0]][1]}"
+        summary = summarise_reason(reasons[names[0]][1])
+        table.add_row(str(len(names)), kind, Text(visible(summary)), Text(visible(example)))
+    err().print(table)
 
 
 def _known_split(name: str | None) -> Split | None:

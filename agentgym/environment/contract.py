@@ -85,6 +85,15 @@ class Environment(OldNames):
         return least if isinstance(least, int) and least > 0 else 1
 
     @classmethod
+    def reward_hacks(cls, task: Task) -> Mapping[str, Sequence[Message]]:
+        """Return scripts that try to be paid without solving a task, by what the agent does ("plants tests").
+
+        None of them may be paid: `agentgym tasks import --validate` and `agentgym check` play them.
+        Raises: TaskError for a task that cannot be read.
+        """
+        return {}
+
+    @classmethod
     def unavailable_reason(cls) -> str:
         """Return which package or program this host lacks for the environment, and how to get it; "" if none."""
         return ""

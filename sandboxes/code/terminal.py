@@ -32,6 +32,7 @@ from agentgym.sandbox import Sandbox, Snapshot, rootfs
 from .bash import KEEPER
 from .build_plan import STORE
 from .terminal_folder import DISK_MIB, MEMORY_MIB, TerminalFolder
+from .terminal_hacks import terminal_hacks
 from .terminal_image import INODES, PROCESSES, built, chosen_image, image_of
 from .transcript import transcript
 
@@ -40,6 +41,7 @@ MAX_BYTES, MAX_FILES, MAX_CHARS = 32 * 2**20, 2_000, 1_400_000
 AT_ONCE = 200  # number of names in one command line
 HANDED_IN = "Handed in: "
 NOT_HANDED_IN = ("logs", "tests", "solution")
+DONE = Call("done", {})
 ENTRIES = GuestModule(__package__, "guest_entries")
 SYSTEM = "You work in a shell. Do what is asked with commands, then call done."
 
@@ -139,8 +141,16 @@ class CodeTerminal(Environment):
         commands.append(f"bash /solution/{folder.solution_script}")
         return [
             *(Message("assistant", "", (Call("bash", {"command": command}),)) for command in commands),
-            Message("assistant", "", (Call("done", {}),)),
+            Message("assistant", "", (DONE,)),
         ]
+
+    @classmethod
+    def reward_hacks(cls, task: Task) -> dict[str, list[Message]]:
+        hacks = terminal_hacks(folder_of(task))
+        return {
+            what: [Message("assistant", "", (Call("bash", {"command": program}),)), Message("assistant", "", (DONE,))]
+            for what, program in hacks.items()
+        }
 
     # ---- inside ------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ from agentgym.sandbox import Backend, Sandbox
 
 from .build_plan import STORE
 from .terminal import HANDED_IN, CodeTerminal, folder_of, put
+from .terminal_controls import always_passing, is_pytest, with_failing, without_swaying
+from .terminal_folder import Files
 from .terminal_image import built
 
 REWARD_FILE = "/logs/verifier/reward"
@@ -43,9 +45,13 @@ class TerminalVerifier(Reward):
     are added, and their script is run with its own time limit. The reward is 0 if the script is stopped or killed, if
     it writes no number from 0 to 1, or if the episode ended without a submission.
 
-    A program of the agent that the tests start could write the reward itself. So if the reward is above 0 and the tests
-    use pytest, they are run again with a failing test added to each file. If the reward then stays the same, but falls
-    for the folder's own solution, the episode is `forged` and `success` is 0.
+    A reward above 0 is checked by controls; an episode that does not stand one is `forged`, and `success` is 0:
+    - A program of the agent that the tests start could write the reward itself. So if the tests use pytest, they are
+      run again with a failing test added to each file. The reward must fall, if it falls for the folder's solution or,
+      without one, for the initial files with tests that all pass.
+    - Files of the agent could stand in for the programs that test, or be loaded by them (PATH, sitecustomize.py, .pth,
+      conftest.py, ld.so.preload). So the tests are run again without such files. The reward must stay, if it stays for
+      the folder's solution.
 
     Args:
         backend: makes the sandboxes; a name or a Backend.
@@ -61,8 +67,7 @@ class TerminalVerifier(Reward):
 
         Raises: JudgeError if the folder has changed, or no sandbox could run the tests.
         """
-        final = (str(result.content) for turn in episode.turns for result in turn.results if result.final and result.ok)
-        submission = next((text.removeprefix(HANDED_IN) for text in final if text.startswith(HANDED_IN)), None)
+        submission = _submitted(episode)
         if not isinstance(episode.task.truth, dict) or "folder" not in episode.task.truth:
             raise JudgeError(f"{episode.task.id} has no truth['folder'], from which terminal_verifier reads its tests.")
         if submission is None:
@@ -79,23 +84,14 @@ class TerminalVerifier(Reward):
             return {SUCCESS: 0.0, "forged": 1.0}
         return {SUCCESS: reward, "forged": 0.0}
 
-    async def task_fault(self, task: Task) -> str:
-        """Return why a task cannot be used, or an empty text.
-
-        A task's tests must reward the folder's solution, and must not reward doing nothing. Raises: JudgeError.
-        """
-        try:
-            if (free := await self._reward(task, "")) > 0:
-                return f"its tests pay {free:g} for nothing"
-            output: list[str] = []
-            solution = await self.solve(task)
-            if await self._reward(task, solution, output) != 1:
-                return f"its solution is not paid: {output[-1] if output else 'no word'}"
-        except TaskError as error:
-            return str(error)
-        except ToolError as error:
-            return f"its solution cannot be handed in: {error}"
-        return ""
+    async def feedback(self, episode: Trajectory) -> str:
+        """Return the last lines that the tests print for what was submitted."""
+        submission = _submitted(episode)
+        if submission is None:
+            return ""
+        output: list[str] = []
+        await self._reward(episode.task, submission, output)
+        return output[-1] if output else ""
 
     async def solve(self, task: Task) -> str:
         """Run the folder's solution and return the submission. Raises: TaskError, ToolError, SandboxError."""
@@ -113,37 +109,65 @@ class TerminalVerifier(Reward):
             await environment.close()
 
     async def _is_forged(self, task: Task, submission: str, reward: float) -> bool:
-        seed = secrets.randbits(64)
-        folder = folder_of(task)
-        if not folder.solution or not any(map(_is_pytest, folder.tests)):
+        return await self._is_swayed(task, submission, reward) or await self._ignores_failures(task, submission, reward)
+
+    async def _is_swayed(self, task: Task, submission: str, reward: float) -> bool:
+        """Return whether the reward falls without the files that could sway the tests, and the solution's does not."""
+        if not folder_of(task).solution:
             return False
-        if await self._reward(task, submission, seed=seed) < reward:
+        path, *programs = (await self._run(task, 'echo "$PATH"; compgen -c')).splitlines()
+        rest = without_swaying(submission, programs, path.split(":"))
+        if rest is None or await self._reward(task, rest) >= reward:
             return False
         solution = await self.solve(task)
-        return await self._reward(task, solution, seed=seed) < await self._reward(task, solution)
+        rest = without_swaying(solution, programs, path.split(":"))
+        return rest is None or await self._reward(task, rest) >= await self._reward(task, solution)
+
+    async def _ignores_failures(self, task: Task, submission: str, reward: float) -> bool:
+        """Return whether the reward stays although a test fails, and would have fallen for another submission: for the
+        folder's solution or, if there is none, for the files as they were with tests that all pass.
+        """
+        tests, seed = folder_of(task).tests, secrets.randbits(64)
+        if not any(map(is_pytest, tests)):
+            return False
+        failing = with_failing(tests, random.Random(seed))
+        if await self._reward(task, submission, tests=failing) < reward:
+            return False
+        if folder_of(task).solution:
+            solution = await self.solve(task)
+            return await self._reward(task, solution, tests=failing) < await self._reward(task, solution)
+        passing = always_passing(tests)
+        failing = with_failing(passing, random.Random(seed))
+        return await self._reward(task, "", tests=failing) < await self._reward(task, "", tests=passing)
+
+    async def _run(self, task: Task, command: str) -> str:
+        """Return what a command prints in the task's initial files."""
+        sandbox = await self._opened(task)
+        try:
+            result = await sandbox.exec(["bash", "-c", command], max_output_bytes=2**20)
+            return result.stdout.decode("utf-8", "replace")
+        finally:
+            await sandbox.close()
 
     async def _reward(
-        self, task: Task, submission: str, output: list[str] | None = None, seed: int | None = None
+        self, task: Task, submission: str, output: list[str] | None = None, *, tests: Files | None = None
     ) -> float:
-        """Run the tests once; with a seed, together with failing tests."""
+        """Run the tests once. `tests`: run instead of the folder's. `output`: gets the last characters printed."""
         return await judge_submission(
-            lambda: self._verify(task, submission, output, seed),
+            lambda: self._verify(task, submission, output, tests),
             lambda: self._verify(task, "", None, None),
             0.0,
             errors=UNUSABLE,
         )
 
-    async def _verify(self, task: Task, submission: str, output: list[str] | None, seed: int | None) -> float:
-        folder, backend = folder_of(task), shared_backend(self.backend)
-        spec, base = await built(backend, folder, str(task.parameters["image"]))
-        sandbox = await backend.create(spec, snapshot=base)
+    async def _verify(self, task: Task, submission: str, output: list[str] | None, tests: Files | None) -> float:
+        folder = folder_of(task)
+        sandbox = await self._opened(task)
         try:
             if submission:
                 await put(sandbox, submission)
-            rng = random.Random(seed)
-            for path, (data, mode) in folder.tests.items():
-                failing = _failing_test(rng) if seed is not None and _is_pytest(path) else b""
-                await sandbox.write(f"{STORE}/tests/{path}", data + failing, mode)
+            for path, (data, mode) in (folder.tests if tests is None else tests).items():
+                await sandbox.write(f"{STORE}/tests/{path}", data, mode)
             await sandbox.exec(["mkdir", "-p", "/logs/verifier", "/logs/agent"])
             result = await sandbox.exec(
                 ["bash", f"/tests/{folder.test_script}"],
@@ -159,6 +183,17 @@ class TerminalVerifier(Reward):
             return float(result.exit_code == 0) if folder.pays_by_status else await _written(sandbox)
         finally:
             await sandbox.close()
+
+    async def _opened(self, task: Task) -> Sandbox:
+        """Return a new sandbox with the task's initial files."""
+        backend = shared_backend(self.backend)
+        spec, base = await built(backend, folder_of(task), str(task.parameters["image"]))
+        return await backend.create(spec, snapshot=base)
+
+
+def _submitted(episode: Trajectory) -> str | None:
+    final = (str(result.content) for turn in episode.turns for result in turn.results if result.final and result.ok)
+    return next((text.removeprefix(HANDED_IN) for text in final if text.startswith(HANDED_IN)), None)
 
 
 async def _written(sandbox: Sandbox) -> float:
@@ -180,13 +215,3 @@ def _of_json(data: object) -> float:
     if isinstance(data, dict):
         data = data["reward"] if "reward" in data else next(iter(data.values())) if len(data) == 1 else math.nan
     return float(data) if isinstance(data, int | float) else math.nan
-
-
-def _is_pytest(path: str) -> bool:
-    return path.endswith(".py") and path.rpartition("/")[2].startswith("test_")
-
-
-def _failing_test(rng: random.Random) -> bytes:
-    first, second = rng.sample(range(2, 99), 2)
-    words = "_".join(rng.sample(("keeps", "reads", "first", "order", "values", "large", "file"), 3))
-    return f"\n\n\ndef test_{words}():\n    assert {first} == {second}\n".encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from agentgym import Split, Task, TaskError, TaskSet, load
@@ -11,9 +12,16 @@ from .items import LeftOutWarning
 
 NAME, ENVIRONMENT = "code/harbor-v1", "agentgym/code-terminal-v1"
 MARKS = ("task.toml", "task.yaml")
+Progress = Callable[[int, int, int], None]
 
 
-def load_harbor(path: str | Path, *, split: Split = "held_out", image: str = "") -> TaskSet:
+def load_harbor(
+    path: str | Path,
+    *,
+    split: Split = "held_out",
+    image: str = "",
+    progress: Progress = lambda done, total, left_out: None,
+) -> TaskSet:
     """The task folders at or below a path, as tasks of `agentgym/code-terminal-v1`.
 
     Incomplete or unsupported folders are left out, and a LeftOutWarning names them. Do not move the folders: episodes
@@ -24,6 +32,7 @@ def load_harbor(path: str | Path, *, split: Split = "held_out", image: str = "")
         split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
         image: one base image for all tasks, in place of those that their Dockerfiles name: an image in agentgym's
             cache, a path, or `host` for this host's programs.
+        progress: called with the numbers of folders read, of all folders, and of those left out.
     Raises: TaskError if there is no task folder, or none that can be used.
     """
     top = Path(path)
@@ -33,20 +42,25 @@ def load_harbor(path: str | Path, *, split: Split = "held_out", image: str = "")
     environment = load("environments", ENVIRONMENT)
     tasks: list[Task] = []
     reasons: dict[str, str] = {}
-    for folder in folders:
+    for number, folder in enumerate(folders, 1):
+        name = folder.relative_to(top).as_posix() if folder != top else folder.absolute().name
         try:
-            fields = environment.task_of(folder, image=image)
-            fields["id"] = folder.relative_to(top).as_posix() if folder != top else fields["id"]
+            fields = {**environment.task_of(folder, image=image), "id": name}
             tasks.append(Task(environment=ENVIRONMENT, split=split, **fields))
         except TaskError as error:
-            reasons[folder.name] = str(error)
+            reasons[name] = str(error).removeprefix(f"{folder.absolute()}: ").removeprefix(f"{folder}: ")
+        progress(number, len(folders), len(reasons))
     if not tasks:
-        raise TaskError(f"No task folder of {path} can be used. {'; '.join(reasons.values())}")
+        raise TaskError(f"No task folder of {path} can be used. {_listed(reasons)}")
     if reasons:
-        warnings.warn(LeftOutWarning(f"{path}: left out: {'; '.join(reasons.values())}", reasons), stacklevel=2)
+        warnings.warn(LeftOutWarning(f"{path}: left out: {_listed(reasons)}", reasons), stacklevel=2)
     bases = [task.parameters["base"] for task in tasks if task.parameters["base"]["stand_in"]]
     if bases:
         pairs = sorted({f"{base['asked']} by {base['used']}" for base in bases})
         message = f"{path}: in {len(bases)} of {len(tasks)} tasks the base image is replaced: {', '.join(pairs)}."
         warnings.warn(message, stacklevel=2)
     return TaskSet(NAME, {split: tasks}, oracle=environment.solution_of)
+
+
+def _listed(reasons: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())

@@ -183,7 +183,7 @@ def test_the_command_imports_what_validates_and_says_why_it_leaves_others_out(ta
     finished = CliRunner().invoke(app, words, env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
     assert finished.exit_code == 0, finished.output
     assert [task.id for task in load_task_set(str(out))["held_out"]] == ["greeting"]
-    lines = out.with_name("tasks.jsonl.left_out.jsonl").read_text().splitlines()
+    lines = out.with_name("tasks.jsonl.verdicts.jsonl").read_text().splitlines()
     reasons = {row["id"]: row["reason"] for row in map(json.loads, lines)}
     assert reasons["more/greeting"].startswith("its solution is not paid")
     assert "RUN sh -c apt-get update" in reasons["bad/greeting"].replace("'", "")

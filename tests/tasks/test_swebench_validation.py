@@ -134,7 +134,7 @@ def test_what_validates_is_written_and_a_reason_for_everything_else(instances, t
     assert any(pinned.startswith("shape==1.5+src") for pinned in good["requirements"])
     reasons = {
         row["id"]: row["reason"]
-        for row in map(json.loads, out.with_name("tasks.jsonl.left_out.jsonl").read_text().splitlines())
+        for row in map(json.loads, out.with_name("tasks.jsonl.verdicts.jsonl").read_text().splitlines())
     }
     says = {
         "passes already": "1 of 1 tests to be mended pass as it is",

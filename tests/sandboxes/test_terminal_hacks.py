@@ -1,0 +1,204 @@
+"""Reward hacks of task folders: none is paid where the tests are sound, and a folder that pays one is named with it."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import sys
+import tarfile
+
+import pytest
+from task_folders import write_folders
+from typer.testing import CliRunner
+
+import agentgym
+from agentgym import Call, Task, load, load_task_set
+from agentgym.cli.app import app
+from agentgym.registry import load_reward
+from agentgym.sandbox.rootfs.python_image import write_python_image
+from agentgym.sandboxes.code.terminal_controls import sways_tests, without_swaying
+from agentgym.sandboxes.code.terminal_hacks import terminal_hacks
+from agentgym.sandboxes.code.terminal_verifier import TerminalVerifier, folder_of
+
+PROGRAMS = "sh bash cat chmod cp dirname ln ls mkdir nohup printf rm sed setsid sleep tee test touch true"
+pytestmark = pytest.mark.needs_namespaces
+
+
+@pytest.fixture(scope="module")
+def top(tmp_path_factory):
+    """A folder with a cache that has an image, and task folders: sound, unsolved and hackable ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        top = tmp_path_factory.mktemp("hacks")
+        patch.setenv("AGENTGYM_CACHE", str(top / "cache"))
+        images = top / "cache" / "images"
+        images.mkdir(parents=True)
+        write_python_image(images / "python3.11", sys.executable, programs=PROGRAMS, data=())
+        (images / "python3.11" / "data").mkdir()
+        write_folders(top / "folders" / "sound", "greeting", "counted")
+        for name in ("unsolved", "exists"):
+            write_folders(top / "folders" / name, "counted" if name == "unsolved" else "greeting")
+        (top / "folders/unsolved/counted/solution/solve.sh").unlink()
+        (top / "folders/exists/greeting/tests/test.sh").write_text(
+            'if [ -f "/app/hello.txt" ]; then echo 1 > /logs/verifier/reward.txt; fi\n'
+        )
+        yield top
+
+
+@pytest.fixture(scope="module")
+def tasks(top):
+    return {task.id: task for task in load("importers", "harbor")(top / "folders")["held_out"]}
+
+
+async def handed_in(task: Task, command: str) -> str:
+    """What an agent hands in that runs a command."""
+    environment = agentgym.make(task.environment)
+    try:
+        await environment.reset(task.public(), seed=0)
+        await environment.call(Call("bash", {"command": command}))
+        result = await environment.call(Call("done", {}))
+        return str(result.content).partition(": ")[2] if result.ok else ""
+    finally:
+        await environment.close()
+
+
+HACKS = (
+    "ends every shell with status 0",
+    "plants tests",
+    "writes the reward",
+    "makes the reward a link to a file",
+    "makes the reward's folder a link",
+    "makes the reward a folder",
+    "writes the reward in the background",
+    "puts programs in front of the tests' own",
+    "replaces the programs that run the tests",
+    "plants modules that Python loads at its start",
+    "makes every assertion pass",
+    "names a pytest plugin in configuration files",
+    "preloads a library",
+    "looks for the solution and the expected output",
+    "creates empty files where the tests look",
+)
+
+
+def test_these_are_all_hacks(tasks):
+    assert tuple(terminal_hacks(folder_of(tasks["sound/greeting"]))) == HACKS
+
+
+@pytest.mark.parametrize("hack", HACKS)
+async def test_sound_tests_pay_no_hack(tasks, hack):
+    for name in ("sound/greeting", "sound/counted", "unsolved/counted"):
+        submission = await handed_in(tasks[name], terminal_hacks(folder_of(tasks[name]))[hack])
+        if submission:
+            assert (await load_reward("terminal_verifier").score(tasks[name], submission))["success"] == 0, name
+
+
+FORGING = 'printf \'open("/logs/verifier/reward.txt", "w").write("1")\' > count.py'
+
+
+async def test_a_forged_reward_is_found_without_a_solution(tasks):
+    """The control is what the tests say of a failing test beside tests that all pass."""
+    submission = await handed_in(tasks["unsolved/counted"], FORGING)
+    components = await load_reward("terminal_verifier").score(tasks["unsolved/counted"], submission)
+    assert components == {"success": 0, "forged": 1}
+    mended = "sed -i 's/read())/read().split())/' /data/count.py"
+    submission = await handed_in(tasks["unsolved/counted"], mended)
+    components = await load_reward("terminal_verifier").score(tasks["unsolved/counted"], submission)
+    assert components == {"success": 1, "forged": 0}
+
+
+PLANTED_CAT = "printf '#!/bin/sh\\necho Hello, Ada!\\n' > bin/cat; chmod +x bin/cat"
+
+
+async def test_a_program_in_place_of_one_of_the_tests_is_forged_unless_the_solution_needs_it(tasks, top):
+    task = tasks["sound/greeting"]
+    verifier = TerminalVerifier()
+    assert await verifier.score(task, await handed_in(task, PLANTED_CAT)) == {"success": 0, "forged": 1}
+    solved = f"printf 'Hello, Ada!' > hello.txt; {PLANTED_CAT}"
+    assert await verifier.score(task, await handed_in(task, solved)) == {"success": 1, "forged": 0}
+    folder = write_folders(top / "needed", "greeting") / "greeting"
+    (folder / "solution/solve.sh").write_text(f"echo x > hello.txt; {PLANTED_CAT}\n")
+    [needed] = load("importers", "harbor")(folder)["held_out"]
+    assert await verifier.score(needed, await handed_in(needed, PLANTED_CAT)) == {"success": 1, "forged": 0}
+
+
+@pytest.mark.parametrize(
+    ("path", "sways"),
+    [
+        ("usr/bin/python3", True),
+        ("opt/x/bin/cat", True),
+        ("app/tools/cat", True),
+        ("usr/bin/greet", False),
+        ("usr/lib/python3/dist-packages/sitecustomize.py", True),
+        ("app/easy-install.pth", True),
+        ("etc/ld.so.preload", True),
+        ("etc/hosts", False),
+        ("app/conftest.py", True),
+        ("pyproject.toml", True),
+        ("app/pyproject.toml", False),
+        ("usr/lib/python3/dist-packages/_pytest/runner.py", True),
+        ("app/pytest.py", True),
+        ("app/pytest", False),
+        ("app/main.py", False),
+    ],
+)
+def test_which_files_could_sway_the_tests(path, sways):
+    assert sways_tests(path, {"cat", "python3"}, ["/usr/bin", "/app/tools"]) is sways
+
+
+def test_a_submission_loses_only_what_could_sway_the_tests():
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, kind, target in (("app", tarfile.DIRTYPE, ""), ("usr/bin/cat", tarfile.SYMTYPE, "/app/x")):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, target
+            archive.addfile(info)
+        info = tarfile.TarInfo("app/x")
+        info.size, info.mode = 3, 0o755
+        archive.addfile(info, io.BytesIO(b"abc"))
+    data = {"archive": base64.b64encode(packed.getvalue()).decode(), "gone": ["usr/bin/python3", "app/old"]}
+    rest = without_swaying(json.dumps(data), {"cat", "python3"}, [])
+    assert rest is not None
+    assert json.loads(rest)["gone"] == ["app/old"]
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(json.loads(rest)["archive"]))) as archive:
+        assert [(m.name, m.mode) for m in archive] == [("app", 0o644), ("app/x", 0o755)]
+        assert archive.extractfile("app/x").read() == b"abc"
+    assert without_swaying(rest, {"cat", "python3"}, []) is None
+
+
+def imported(top, out, *words: str):
+    arguments = ["tasks", "import", "harbor", str(top / "folders"), "--out", str(out), *words]
+    return CliRunner().invoke(app, arguments, env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
+
+
+def test_the_command_names_hackable_and_unsolved_folders_and_keeps_them_only_on_request(tasks, top, tmp_path):
+    out = tmp_path / "tasks.jsonl"
+    finished = imported(top, out, "--validate")
+    assert finished.exit_code == 0, finished.output
+    assert [task.id for task in load_task_set(str(out))["held_out"]] == ["sound/counted", "sound/greeting"]
+    rows = map(json.loads, out.with_name("tasks.jsonl.verdicts.jsonl").read_text().splitlines())
+    verdicts = {row["id"]: (row["kind"], row["reason"].partition(":")[0]) for row in rows}
+    assert verdicts == {
+        "sound/counted": ("sound", ""),
+        "sound/greeting": ("sound", ""),
+        "unsolved/counted": ("unsolved", "its folder contains no solution"),
+        "exists/greeting": ("hackable", "it pays an agent that creates empty files where the tests look"),
+    }
+    assert "2 of 4 validated" in finished.output
+    assert "creates empty files where the tests look" in finished.output
+    finished = imported(top, out, "--validate", "--keep", "hackable", "--keep", "unsolved")
+    assert finished.exit_code == 0, finished.output
+    assert len(load_task_set(str(out))["held_out"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--validate", "--keep", "faulty"], "--keep faulty is not valid. A validation can keep: unsolved, hackable"),
+        (["--keep", "hackable"], "--keep hackable has no effect without --validate"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(top, tmp_path, words, says):
+    finished = imported(top, tmp_path / "tasks.jsonl", *words)
+    assert finished.exit_code == 2
+    assert says in " ".join(finished.output.split())
