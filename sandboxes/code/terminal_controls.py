@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Collection
 from pathlib import PurePosixPath
 
-from .terminal_folder import Files
+from .build_context import Files
 
 STARTUP = ("sitecustomize.py", "usercustomize.py", "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini")
 AT_THE_TOP = ("setup.cfg", "pyproject.toml")

@@ -14,10 +14,10 @@ from agentgym import JudgeError, Reward, SandboxError, Task, TaskError, ToolErro
 from agentgym.reward import SUCCESS, Components, judge_submission
 from agentgym.sandbox import Backend, Sandbox
 
+from .build_context import Files
 from .build_plan import STORE
 from .terminal import HANDED_IN, CodeTerminal, folder_of, put
 from .terminal_controls import always_passing, is_pytest, with_failing, without_swaying
-from .terminal_folder import Files
 from .terminal_image import built
 
 REWARD_FILE = "/logs/verifier/reward"
