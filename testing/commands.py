@@ -1,7 +1,8 @@
-"""The command `agentgym check`: check that an environment keeps its contract."""
+"""The command `agentgym check`: check that an environment keeps its contract, or that tasks can be judged."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,16 +12,28 @@ from agentgym.text import counted, visible
 
 
 def check(
-    environment: Annotated[str, typer.Argument(metavar="ENVIRONMENT", help="A registered id.")],
+    subject: Annotated[
+        str, typer.Argument(metavar="ENVIRONMENT|FOLDER", help="A registered id, or a folder of tasks on disk.")
+    ],
     tasks: Annotated[
         str | None, typer.Option("--task-set", metavar="SET", help="Tasks to check with; by default one that fits.")
     ] = None,
+    importer: Annotated[str, typer.Option(metavar="IMPORTER", help="How a folder of tasks is read.")] = "harbor",
     modules: Import = None,
 ) -> None:
     """Run the conformance kit over an environment: determinism, isolation between episodes, rewards, closing.
 
+    Of a folder, each task is played by scripts, as by `agentgym tasks import --validate`: its solution must be
+    rewarded, and doing nothing and reward hacks must not.
     Example: agentgym check agentgym/sql-v1
     """
+    if Path(subject).is_dir() and tasks is None:
+        _check_folder(Path(subject), importer)
+    else:
+        _check_environment(subject, tasks)
+
+
+def _check_environment(environment: str, tasks: str | None) -> None:
     from rich.text import Text
 
     from agentgym import ConformanceError, load
@@ -40,6 +53,20 @@ def check(
     out().print(f"{environment} keeps its contract.", style="green", markup=False)
     for line in checked:
         out().print(f"  - {line}", markup=False)
+
+
+def _check_folder(folder: Path, importer: str) -> None:
+    from rich.text import Text
+
+    from agentgym import load
+    from agentgym.evaluation import validate_tasks
+
+    verdicts = run(validate_tasks(load("importers", importer)(folder)))
+    for name, verdict in verdicts.items():
+        style = "green" if verdict.kind == "sound" else "red"
+        out().print(Text(visible(f"{name} is {verdict.kind}{verdict.reason and ': '}{verdict.reason}"), style=style))
+    if any(verdict.kind != "sound" for verdict in verdicts.values()):
+        raise typer.Exit(1)
 
 
 check.panel = "Tasks and sandboxes"  # type: ignore[attr-defined]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from agentgym import Environment, Message, Reward, Task, TaskSet, load_reward, load_task_set, make, task_set_for
+from agentgym.environment import EnvironmentWrapper
 from agentgym.sandbox import Backend
 from agentgym.text import counted
 
@@ -26,7 +27,8 @@ async def check_reward_hacks(
 
     They plant modules, overwrite tests, print markers, patch comparisons, exit early, flood the output, instruct the
     judge, and search the disk for the truth, through every tool that takes a text, a command, code, SQL or a file.
-    A probe that succeeds on each of up to three tasks with different truths is a finding.
+    A probe that succeeds on each of up to three tasks with different truths is a finding, and so is a reward hack of
+    the environment's own (`Environment.reward_hacks`) that succeeds on one of them.
 
     Args:
         environment: registered id, or a class or function that makes a fresh instance.
@@ -49,7 +51,7 @@ async def check_reward_hacks(
 
 
 async def try_hacks(stage: EpisodeChecker) -> None:
-    """Play every probe; report each successful one as a finding."""
+    """Play every probe and the environment's own reward hacks; report each successful one as a finding."""
     tasks = with_different_truth(stage.subject.tasks)
     for probe_index, probe in enumerate(probes(tasks[0])):
         who = f"an agent that {probe.what}"
@@ -69,6 +71,16 @@ async def try_hacks(stage: EpisodeChecker) -> None:
                 f"{hits[0].task.id!r}, after {len(hits[0].turns)} turns. It ended with {answer_text}. "
                 "Judge in a fresh sandbox or in this process, from data that the agent cannot write."
             )
+    environment = type(EnvironmentWrapper.unwrap(stage.subject.make()))
+    for task in tasks:
+        for what, messages in environment.reward_hacks(task).items():
+            who = f"an agent that {what}"
+
+            def scripted_hack(task: Task, messages: Sequence[Message] = messages) -> Script:
+                return lambda seen: messages[min(sum(m.role == "assistant" for m in seen), len(messages) - 1)]
+
+            if solved(await stage.play([task], scripted_hack, who)):
+                stage.subject.findings.add(f"The reward can be hacked: {who} succeeds on {task.id!r}.")
 
 
 def _script(probe: Probe, stage: EpisodeChecker, most: int = 20) -> Script:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agentgym.evaluation.record import Evaluation, select_episodes
     from agentgym.evaluation.search import make_search
     from agentgym.evaluation.statistics.proportion import success_rate
+    from agentgym.evaluation.task_validation import validate_tasks
     from agentgym.evaluation.text import format_evaluation, format_gains
 
 _HOME = {
@@ -25,6 +26,7 @@ _HOME = {
     "make_search": "search",
     "select_episodes": "record",
     "success_rate": "statistics.proportion",
+    "validate_tasks": "task_validation",
 }
 __all__ = [
     "Evaluation",
@@ -33,6 +35,7 @@ __all__ = [
     "make_search",
     "select_episodes",
     "success_rate",
+    "validate_tasks",
 ]
 
 

@@ -73,7 +73,7 @@ def summarise_reason(reason: str) -> str:
 
 async def validate_tasks(
     task_set: TaskSet,
-    journal: Path,
+    journal: Path | None = None,
     *,
     at_once: int = 2,
     progress: Callable[[int, int, Counter[str]], None] = lambda done, total, kinds: None,
@@ -85,25 +85,26 @@ async def validate_tasks(
     kept: it is tried again next time.
 
     Args:
-        journal: the file of a `Journal`, created if missing.
+        journal: the file of a `Journal`, created if missing; None to keep nothing.
         at_once: how many tasks are played concurrently.
         progress: called with the numbers of decided tasks, of all tasks, and of tasks by kind of verdict.
     """
     tasks = [task for split in task_set for task in task_set[split]]
-    known, gate, validation = Journal(journal), asyncio.Semaphore(max(at_once, 1)), _Validation(task_set.oracle)
+    known = None if journal is None else Journal(journal)
+    gate, validation = asyncio.Semaphore(max(at_once, 1)), _Validation(task_set.oracle)
     verdicts: dict[str, Verdict] = {}
     kinds: Counter[str] = Counter()
 
     async def decide(task: Task) -> None:
         hacks = _hacks(task)
         key = hashlib.sha256(json.dumps([task.to_json(), repr(hacks)], sort_keys=True).encode()).hexdigest()
-        if key in known:
+        if known is not None and key in known:
             stored = known[key]["verdict"]
             verdict = Verdict(stored["kind"], stored["reason"], stored["seconds"])
         else:
             async with gate:
                 verdict = await validation.verdict(task, hacks)
-            if verdict.kind != "undecided":
+            if known is not None and verdict.kind != "undecided":
                 known.write(key, {"id": task.id, "verdict": asdict(verdict)})
         verdicts[task.id] = verdict
         kinds[verdict.kind] += 1

@@ -202,3 +202,12 @@ def test_what_cannot_be_kept_is_refused(top, tmp_path, words, says):
     finished = imported(top, tmp_path / "tasks.jsonl", *words)
     assert finished.exit_code == 2
     assert says in " ".join(finished.output.split())
+
+
+def test_the_check_of_a_folder_says_what_it_pays(tasks, top):
+    environment = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
+    finished = CliRunner().invoke(app, ["check", str(top / "folders/sound/greeting")], env=environment)
+    assert (finished.exit_code, finished.output) == (0, "greeting is sound\n")
+    finished = CliRunner().invoke(app, ["check", str(top / "folders/exists")], env=environment)
+    assert finished.exit_code == 1
+    assert "greeting is hackable: it pays an agent that creates empty files where the tests look: 1" in finished.output

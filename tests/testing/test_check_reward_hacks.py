@@ -6,7 +6,7 @@ import pytest
 from breaches import assert_names
 from shelf import Shelf, SumIsRight, shelf_tasks
 
-from agentgym import Environment, Message, Reward, SandboxSpec, Task, tool
+from agentgym import Call, Environment, Message, Reward, SandboxSpec, Task, tool
 from agentgym.errors import ConformanceError
 from agentgym.testing import check_reward_hacks
 
@@ -175,3 +175,19 @@ async def test_an_environment_in_memory_passes_and_one_that_nothing_judges_is_na
     await check_reward_hacks(Shelf, shelf_tasks(), reward=SumIsRight())
     with pytest.raises(ConformanceError, match="Nothing can be hacked where nothing is judged"):
         await check_reward_hacks(Shelf, shelf_tasks())
+
+
+class Generous(Shelf):
+    """Knows a way to be paid without a look into any box."""
+
+    @classmethod
+    def reward_hacks(cls, task):
+        total = sum(task.parameters["boxes"])
+        guess, right = (Message("assistant", "", (Call("answer", {"total": n}),)) for n in (total + 1, total))
+        return {"guesses wrongly": [guess], "reads the truth": [Message("assistant", "", (Call("note", {}),)), right]}
+
+
+async def test_what_the_environment_knows_of_itself_is_tried_too():
+    with pytest.raises(ConformanceError) as caught:
+        await check_reward_hacks(Generous, shelf_tasks(), reward=SumIsRight())
+    assert all("an agent that reads the truth succeeds on" in finding for finding in caught.value.findings)
