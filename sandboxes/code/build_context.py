@@ -20,7 +20,8 @@ from pathlib import Path
 
 from agentgym import TaskError
 
-from .build_steps import Copy
+from .build_steps import Copy, ImageConfig
+from .dockerfile import Dockerfile
 
 MAX_FILES, MAX_BYTES, MAX_LINKS = 2_000, 64 * 2**20, 20
 MAX_UNPACKED = MAX_BYTES + 2**20  # with the headers of an archive's members
@@ -38,8 +39,6 @@ def read_files(folder: Path) -> Files:
     size = 0
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
         name, status = path.relative_to(folder).as_posix(), path.lstat()
-        if "__pycache__" in path.parts:
-            continue
         if stat.S_ISLNK(status.st_mode):
             files[name] = str(path.readlink()).encode("utf-8", "surrogateescape"), LINK
         elif stat.S_ISDIR(status.st_mode):
@@ -50,6 +49,15 @@ def read_files(folder: Path) -> Files:
                 raise TaskError(f"{folder.name} contains more than {MAX_FILES} files or {MAX_BYTES} bytes")
             files[name] = path.read_bytes(), 0o755 if status.st_mode & 0o100 else 0o644
     return files
+
+
+def check_sources(dockerfile: Dockerfile, context: Files) -> None:
+    """Raise a TaskError for a file that the Dockerfile copies and the context lacks."""
+    for stage in dockerfile.needed():
+        steps, _ = stage.steps(ImageConfig())
+        for step in steps:
+            if isinstance(step, Copy) and not step.from_stage and "$" not in step.text:  # the base may set a variable
+                copied_files(step, context, into_folder=step.into_folder)
 
 
 def without_ignored(context: Files) -> Files:

@@ -76,7 +76,7 @@ class BuildStage:
 
 @dataclass(frozen=True, slots=True)
 class Dockerfile:
-    """The stages of a Dockerfile, of which the last is the image."""
+    """The stages of a Dockerfile up to the one that is the image."""
 
     stages: tuple[BuildStage, ...]
 
@@ -93,8 +93,12 @@ class Dockerfile:
         return tuple(stage for stage in self.stages if stage.name in names)
 
 
-def parse_dockerfile(text: str, *, arguments: Mapping[str, str] | None = None) -> Dockerfile:
-    """Read a Dockerfile. `arguments`: values for its ARGs, as `docker build --build-arg` gives them.
+def parse_dockerfile(text: str, *, arguments: Mapping[str, str] | None = None, target: str = "") -> Dockerfile:
+    """Read a Dockerfile.
+
+    Args:
+        arguments: values for its ARGs, as `docker build --build-arg` gives them.
+        target: the stage that is the image, as `docker build --target` names it; empty for the last.
 
     Raises: TaskError naming the line, the instruction, and what to do about it.
     """
@@ -119,7 +123,10 @@ def parse_dockerfile(text: str, *, arguments: Mapping[str, str] | None = None) -
     for first, *rest in parts:
         stages.append(_stage(first, rest, stages, variables, given, escape))
         stages[-1].steps(ImageConfig())  # raises what is wrong with its instructions
-    return Dockerfile(tuple(stages))
+    names = [stage.name for stage in stages]
+    if target and target.lower() not in names:
+        raise TaskError(f"its Dockerfile has no stage {target!r}; it has {', '.join(names)}")
+    return Dockerfile(tuple(stages[: names.index(target.lower()) + 1] if target else stages))
 
 
 def _stage(

@@ -1,15 +1,13 @@
 """Reads and checks task folders of Harbor and Terminal-Bench. Nothing from them runs on this host.
 
 Harbor: task.toml, instruction.md, environment/Dockerfile, tests/test.sh, solution/solve.sh. test.sh writes the reward
-to /logs/verifier/reward.txt, or reward.json. Terminal-Bench: task.yaml, Dockerfile, run-tests.sh, tests/, solution.sh.
-The reward is 1 if run-tests.sh ends with status 0.
+to /logs/verifier/reward.json, or reward.txt. Terminal-Bench: task.yaml, Dockerfile, run-tests.sh, tests/, solution.sh.
+The reward is 1 if run-tests.sh ends with status 0. Both may have a docker-compose.yaml of one service.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,14 +15,14 @@ from typing import Any
 
 from agentgym import TaskError
 
-from .build_context import Files, read_files, without_ignored
+from .build_context import Files, check_sources, read_files, without_ignored
 from .build_plan import BuildPlan, parse_plan, plan_of
+from .compose_file import ComposeService, load_yaml, read_compose
 from .dockerfile import Dockerfile, parse_dockerfile
+from .harbor_config import number_of, read_config
 
 MEMORY_MIB, DISK_MIB = 2048, 2048
-HARBOR, TERMINAL_BENCH = "task.toml", "task.yaml"
-UNSUPPORTED = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compose.yml")
-BLOCK = re.compile(r"[|>][+-]?\s*")
+HARBOR, TERMINAL_BENCH, COMPOSE = "task.toml", "task.yaml", "docker-compose.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +34,12 @@ class TerminalFolder:
         dockerfile: how its image is built.
         context: the files beside the Dockerfile.
         tests, solution: the files of /tests and /solution.
+        environment, workdir: variables and folder of all commands, in place of the image's; empty for the image's.
+        allowed_hosts: the hosts that the task says its commands must reach.
         test_script, solution_script: the names of the scripts among them.
         pays_by_status: whether the reward is 1 for the script's exit status 0, instead of being read from a file.
         agent_s, verifier_s, build_s: limits in wall seconds of all the agent's commands, of the tests, and of one RUN.
-        verifier_environment: the variables of the test script.
+        verifier_environment, solution_environment: further variables of the test script and of the solution.
         digest: the hash of all that was read.
     """
 
@@ -60,7 +60,11 @@ class TerminalFolder:
     memory_mib: int = MEMORY_MIB
     disk_mib: int = DISK_MIB
     cpu_cores: float = 1.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    workdir: str = ""
+    allowed_hosts: tuple[str, ...] = ()
     verifier_environment: Mapping[str, str] = field(default_factory=dict)
+    solution_environment: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
 
     @classmethod
@@ -78,66 +82,63 @@ class TerminalFolder:
 
 
 def _harbor(folder: Path) -> TerminalFolder:
-    try:
-        data = tomllib.loads(_text(folder / HARBOR))
-    except tomllib.TOMLDecodeError as error:
-        raise TaskError(f"{HARBOR} is not valid TOML: {error}") from error
-    if "steps" in data:
-        raise TaskError(f"{HARBOR} has [[steps]], but only tasks of one step are supported")
-    sections = {name: _section(data, name) for name in ("agent", "verifier", "environment", "metadata")}
-    environment = sections["environment"]
-    context = read_files(folder / "environment")
-    if "Dockerfile" in context:
-        dockerfile = context["Dockerfile"][0].decode("utf-8", "replace")
-    elif image := environment.get("docker_image"):
-        dockerfile = f"FROM {image}\n"
-    else:
-        raise TaskError("there is neither environment/Dockerfile nor environment.docker_image")
+    config = read_config(_text(folder, HARBOR))
+    image, environment = config.pop("image"), config.pop("environment")
     return _checked(
         folder,
-        instruction=_text(folder / "instruction.md"),
-        dockerfile=dockerfile,
-        context=context,
-        tests=_files(folder / "tests"),
-        solution=_files(folder / "solution"),
-        agent_s=_number(sections["agent"], "timeout_sec", 900.0),
-        verifier_s=_number(sections["verifier"], "timeout_sec", 600.0),
-        build_s=_number(environment, "build_timeout_sec", 600.0),
-        memory_mib=_mib(environment, "memory", MEMORY_MIB),
-        disk_mib=_mib(environment, "storage", DISK_MIB),
-        cpu_cores=_number(environment, "cpus", 1.0),
-        verifier_environment={str(k): str(v) for k, v in _section(sections["verifier"], "env").items()},
-        tags=tuple(map(str, tags)) if isinstance(tags := sections["metadata"].get("tags"), list) else (),
+        context=_read(folder, "environment"),
+        image=image,
+        environment=environment,
+        instruction=_text(folder, "instruction.md"),
+        tests=_regular(_read(folder, "tests")),
+        solution=_regular(_read(folder, "solution")),
+        **config,
     )
 
 
 def _terminal_bench(folder: Path) -> TerminalFolder:
-    data = _yaml_scalars(_text(folder / TERMINAL_BENCH))
-    context = read_files(folder)
-    for name in ("Dockerfile", "run-tests.sh"):
-        if name not in context:
-            raise TaskError(f"the file {name} is missing")
-    tests = {path.removeprefix("tests/"): file for path, file in _files(folder).items() if path.startswith("tests/")}
+    data = load_yaml(_text(folder, TERMINAL_BENCH), TERMINAL_BENCH)
+    if not isinstance(data, Mapping):
+        raise TaskError(f"{TERMINAL_BENCH} must be a table")
+    context = _read(folder, "")
+    if "run-tests.sh" not in context:
+        raise TaskError("the file run-tests.sh is missing")
+    tests = {path.removeprefix("tests/"): file for path, file in context.items() if path.startswith("tests/")}
     hidden = ("tests/", "run-tests.sh", "solution.", TERMINAL_BENCH)
     return _checked(
         folder,
-        instruction=data.get("instruction", ""),
-        dockerfile=context["Dockerfile"][0].decode("utf-8", "replace"),
         context={path: file for path, file in context.items() if not path.startswith(hidden)},
-        tests={**tests, "run-tests.sh": context["run-tests.sh"]},
+        instruction=_instruction(data),
+        tests=_regular({**tests, "run-tests.sh": context["run-tests.sh"]}),
         solution={"solution.sh": context["solution.sh"]} if "solution.sh" in context else {},
         test_script="run-tests.sh",
         solution_script="solution.sh",
         pays_by_status=True,
-        agent_s=_number(data, "max_agent_timeout_sec", 900.0),
-        verifier_s=_number(data, "max_test_timeout_sec", 600.0),
+        agent_s=number_of(data, "max_agent_timeout_sec", 900.0),
+        verifier_s=number_of(data, "max_test_timeout_sec", 600.0),
         verifier_environment={"TEST_DIR": "/tests"},
-        tags=tuple(filter(None, (data.get("category"), data.get("difficulty")))),
+        tags=tuple(str(data[key]) for key in ("category", "difficulty") if isinstance(data.get(key), str)),
     )
 
 
+def _instruction(data: Mapping[str, Any]) -> str:
+    """Return the instruction of a task.yaml: of several descriptions, the one called `base`."""
+    descriptions = data.get("descriptions")
+    entries = [entry for entry in descriptions if isinstance(entry, Mapping)] if isinstance(descriptions, list) else []
+    texts = {entry.get("key"): entry.get("description") for entry in entries}
+    return str(data.get("instruction") or texts.get("base") or "")
+
+
 def _checked(
-    folder: Path, *, dockerfile: str, context: Files, tests: Files, solution: Files, **fields: Any
+    folder: Path,
+    *,
+    context: Files,
+    tests: Files,
+    solution: Files,
+    image: str = "",
+    environment: Mapping[str, str] | None = None,
+    workdir: str = "",
+    **fields: Any,
 ) -> TerminalFolder:
     """Return the folder, after checking that no part is missing or unsupported."""
     script, solve = fields.get("test_script", "test.sh"), fields.get("solution_script", "solve.sh")
@@ -147,84 +148,60 @@ def _checked(
         raise TaskError(f"the file tests/{script} is missing")
     if solution and solve not in solution:
         raise TaskError(f"its solution has no {solve}, but {', '.join(sorted(solution)[:5])}")
-    if present := [name for name in UNSUPPORTED if name in context]:
-        raise TaskError(f"its environment has {', '.join(present)}, which is not supported")
-    plan = plan_of(parse_plan(dockerfile), {path: file for path, file in context.items() if file[1] <= 0o777})
-    parsed = parse_dockerfile(dockerfile)
-    files = [sorted(part.items()) for part in (context, tests, solution)]
-    digest = hashlib.sha256(repr((dockerfile, files, sorted(fields.items()))).encode()).hexdigest()
-    files_of_image = without_ignored(context)
+    service = ComposeService()
+    if COMPOSE in context:
+        service = read_compose(context[COMPOSE][0].decode("utf-8", "replace"), COMPOSE, context)
+    if not service.has_network:
+        fields["allowed_hosts"] = ()
+    dockerfile = service.dockerfile
+    if not dockerfile and "Dockerfile" in context and not service.image:
+        dockerfile = context["Dockerfile"][0].decode("utf-8", "replace")
+    elif not dockerfile and (base := service.image or image):
+        dockerfile = f"FROM {base}\n"
+    if not dockerfile:
+        raise TaskError("there is neither a Dockerfile nor the name of an image (docker_image in task.toml)")
+    beside = {path.removeprefix(f"{service.context}/"): file for path, file in context.items()}
+    if service.context:
+        beside = {path: file for path, file in beside.items() if f"{service.context}/{path}" in context}
+    fields |= {
+        "environment": {**service.environment, **(environment or {})},
+        "workdir": workdir or service.workdir,
+        "tests": tests,
+        "solution": solution,
+    }
+    parsed = parse_dockerfile(dockerfile, arguments=service.arguments, target=service.target)
+    built_of = without_ignored(beside)
+    check_sources(parsed, built_of)
+    settings = (dockerfile, service, sorted(context.items()), sorted(fields.items()))
     return TerminalFolder(
         folder.name,
-        plan=plan,
+        plan=plan_of(parse_plan(dockerfile), _regular(beside)),
         dockerfile=parsed,
-        context=files_of_image,
-        tests=tests,
-        solution=solution,
-        digest=digest,
+        context=built_of,
+        digest=hashlib.sha256(repr(settings).encode()).hexdigest(),
         **fields,
     )
 
 
-def _files(folder: Path) -> Files:
-    """Return the regular files below a folder; empty if the folder does not exist."""
-    return {path: file for path, file in read_files(folder).items() if file[1] <= 0o777}
+def _read(folder: Path, name: str) -> Files:
+    """Return the files of a part of a task folder. Raises: TaskError for one that leads out of the task folder."""
+    return read_files(_inside(folder, name))
 
 
-def _text(path: Path) -> str:
+def _regular(files: Files) -> Files:
+    """Return the files without folders, links and what Python compiled."""
+    return {path: file for path, file in files.items() if file[1] <= 0o777 and "__pycache__" not in path}
+
+
+def _text(folder: Path, name: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return _inside(folder, name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise TaskError(f"{path.name} cannot be read: {error}") from error
+        raise TaskError(f"{name} cannot be read: {error}") from error
 
 
-def _section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    section = data.get(name, {})
-    if not isinstance(section, Mapping):
-        raise TaskError(f"{name} must be a table, not {section!r:.80}")
-    return section
-
-
-def _number(data: Mapping[str, Any], name: str, default: float) -> float:
-    value = data.get(name, default)
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = 0.0
-    if not 0 < number < 10**6:
-        raise TaskError(f"{name} must be a number above 0, not {value!r:.80}")
-    return number
-
-
-def _mib(section: Mapping[str, Any], name: str, default: int) -> int:
-    """Read the memory limit: `memory = "2G"`, or `memory_mb = 2048`."""
-    if f"{name}_mb" in section:
-        return int(_number(section, f"{name}_mb", default))
-    value = str(section.get(name, f"{default}M"))
-    match = re.fullmatch(r"(\d{1,6})\s*([MG])i?B?", value, re.I)
-    if match is None or not int(match[1]):
-        raise TaskError(f"environment.{name} must be a size such as 2G or 512M, not {value!r:.80}")
-    return int(match[1]) * (1024 if match[2] in "Gg" else 1)
-
-
-def _yaml_scalars(text: str) -> dict[str, str]:
-    """Return the texts at the top level of a YAML file: plain, quoted or block texts. Nested values are ignored."""
-    scalars: dict[str, str] = {}
-    lines = text.splitlines()
-    for number, line in enumerate(lines):
-        match = re.match(r"([A-Za-z_]\w*):\s*(.*)$", line)
-        if match is None:
-            continue
-        name, value = match.groups()
-        if BLOCK.fullmatch(value):
-            body: list[str] = []
-            for inner in lines[number + 1 :]:
-                if inner.strip() and not inner.startswith((" ", "\t")):
-                    break
-                body.append(inner)
-            indent = min((len(inner) - len(inner.lstrip()) for inner in body if inner.strip()), default=0)
-            joined = " " if value.startswith(">") else "\n"
-            scalars[name] = joined.join(inner[indent:] for inner in body).strip()
-        elif value:
-            scalars[name] = value[1:-1] if value[0] in "'\"" and value[-1:] == value[0] else value.partition(" #")[0]
-    return scalars
+def _inside(folder: Path, name: str) -> Path:
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise TaskError(f"{name} is a link that leads out of the folder; copy what it leads to")
+    return path

@@ -1,0 +1,135 @@
+"""Reads the task.toml of a Harbor task.
+
+Source: the documentation of Harbor 0.25 (schema 1.4), harborframework.com/docs/tasks. Older spellings are read too.
+Keys that Harbor does not know are ignored, as Harbor ignores them.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym import TaskError
+
+SIZE = re.compile(r"(\d{1,6}(?:\.\d+)?)\s*([KMG])i?B?", re.IGNORECASE)
+MIB = {"K": 1 / 1024, "M": 1, "G": 1024}
+TEMPLATE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+NETWORK_MODES = ("public", "no-network", "allowlist")
+HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.:-]*[a-z0-9])?(/\d{1,3})?", re.IGNORECASE)
+
+
+def read_config(text: str) -> dict[str, Any]:
+    """Return the fields of a `TerminalFolder` that a task.toml sets, and `image`, the image that it names or "".
+
+    Raises: TaskError for a wrong value, and for what one sandbox cannot do, with what to do about it.
+    """
+    try:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise TaskError(f"task.toml is not valid TOML: {error}") from error
+    names = ("agent", "environment", "metadata", "solution", "verifier")
+    agent, environment, metadata, solution, verifier = (_section(data, name) for name in names)
+    _check_supported(data, environment, verifier)
+    tags = metadata.get("tags")
+    fields = {
+        "agent_s": number_of(agent, "timeout_sec", 900.0),
+        "verifier_s": number_of(verifier, "timeout_sec", 600.0),
+        "build_s": number_of(environment, "build_timeout_sec", 600.0),
+        "memory_mib": _mib(environment, "memory"),
+        "disk_mib": _mib(environment, "storage"),
+        "cpu_cores": number_of(environment, "cpus", 1.0),
+        "image": _text(environment, "docker_image"),
+        "workdir": _text(environment, "workdir"),
+        "environment": _variables(environment, "environment"),
+        "verifier_environment": _variables(verifier, "verifier"),
+        "solution_environment": _variables(solution, "solution"),
+        "allowed_hosts": _allowed_hosts(environment, agent),
+        "tags": tuple(map(str, tags)) if isinstance(tags, list) else (),
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def number_of(data: Mapping[str, Any], name: str, default: float) -> float:
+    """Return a number above 0 of a section, or the default if it is not set. Raises: TaskError for another value."""
+    value = data.get(name)
+    try:
+        number = default if value is None else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = 0.0
+    if not 0 < number < 10**6:
+        raise TaskError(f"{name} must be a number above 0, not {value!r:.80}")
+    return number
+
+
+def _check_supported(data: Mapping[str, Any], environment: Mapping[str, Any], verifier: Mapping[str, Any]) -> None:
+    remedy = "; leave the task out, or play it with Harbor itself"
+    if data.get("steps"):
+        raise TaskError(f"task.toml has [[steps]], but an episode has one step{remedy}, or make each step a task")
+    if environment.get("gpus") or environment.get("tpu"):
+        raise TaskError(f"environment.gpus or .tpu asks for an accelerator, which a sandbox does not have{remedy}")
+    if environment.get("mcp_servers"):
+        raise TaskError(f"environment.mcp_servers asks for MCP servers, which a shell cannot call{remedy}")
+    if str(environment.get("os", "linux")).lower() != "linux":
+        raise TaskError(f"environment.os is {environment['os']!r:.80}, but a sandbox has Linux{remedy}")
+    if verifier.get("environment") or verifier.get("environment_mode", "shared") != "shared":
+        raise TaskError(f"verifier.environment asks for another image for the tests, which is not supported{remedy}")
+    if verifier.get("collect"):
+        raise TaskError(f"verifier.collect asks for commands in other containers, of which there are none{remedy}")
+
+
+def _section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    section = data.get(name, {})
+    if not isinstance(section, Mapping):
+        raise TaskError(f"{name} must be a table, not {section!r:.80}")
+    return section
+
+
+def _text(section: Mapping[str, Any], name: str) -> str:
+    value = section.get(name, "")
+    if not isinstance(value, str):
+        raise TaskError(f"{name} must be a text, not {value!r:.80}")
+    return value.strip()
+
+
+def _variables(section: Mapping[str, Any], name: str) -> dict[str, str]:
+    """Return the variables of a section. Those of this host are secret: `${X:-default}` is the default.
+
+    Raises: TaskError for a variable that only this host could give.
+    """
+    values = {key: str(value) for key, value in _section(section, "env").items()}
+    for key, value in values.items():
+        if secret := next((match[1] for match in TEMPLATE.finditer(value) if match[2] is None), ""):
+            raise TaskError(
+                f"{name}.env sets {key} to this host's {secret}, but a task gets no variables of the host; write its "
+                f"value, or ${{{secret}:-default}}"
+            )
+    return {key: TEMPLATE.sub(lambda match: match[2], value) for key, value in values.items()}
+
+
+def _allowed_hosts(environment: Mapping[str, Any], agent: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the hosts of an allow list. Raises: TaskError for an unknown mode, or for what names none."""
+    for section in (environment, agent):
+        if section.get("network_mode", "public") not in NETWORK_MODES:
+            raise TaskError(
+                f"network_mode must be one of {', '.join(NETWORK_MODES)}, not {section['network_mode']!r:.80}"
+            )
+    section = agent if "network_mode" in agent else environment
+    hosts = section.get("allowed_hosts") or []
+    if not isinstance(hosts, list) or not all(isinstance(host, str) and HOST.fullmatch(host) for host in hosts):
+        raise TaskError(f"allowed_hosts must be a list of hosts, not {hosts!r:.80}")
+    return tuple(hosts) if section.get("network_mode") == "allowlist" else ()
+
+
+def _mib(section: Mapping[str, Any], name: str) -> int | None:
+    """Return a size in MiB: `memory_mb = 2048`, or `memory = "2G"`; None if it is not set."""
+    if section.get(f"{name}_mb") is not None:
+        return int(number_of(section, f"{name}_mb", 0.0))
+    value = section.get(name)
+    match = SIZE.fullmatch(str(value))
+    if value is None:
+        return None
+    if match is None or (mib := int(float(match[1]) * MIB[match[2].upper()])) < 1:
+        raise TaskError(f"environment.{name} must be a size such as 2G or 512M, not {value!r:.80}")
+    return mib
