@@ -59,7 +59,8 @@ def _verified(archives: list[bytes], backend: str, spec: SandboxSpec) -> Snapsho
     most_bytes = 2 * (spec.disk_mib * 2**20 + spec.inodes * _HEADER_BYTES + _OWN_BYTES)  # holes included
     snapshot: Snapshot | None = None
     for archive in archives:
-        snapshot = snapshot_of(archive, backend, snapshot, most_files=most_files, most_bytes=most_bytes)
+        bounds = {"most_files": most_files, "most_bytes": most_bytes}
+        snapshot = snapshot_of(archive, backend, snapshot, **bounds, over_image=spec.writable_root)
     assert snapshot is not None
     return snapshot
 

@@ -126,6 +126,7 @@ def checkpoint_to_json(checkpoint: Checkpoint | None, known: Iterable[str] = ())
                 for layer in snapshot.layers
             ],
             "entries": {path.decode("latin-1"): digest.hex() for path, digest in snapshot.entries.items()},
+            "over_image": snapshot.over_image,
         }
     return row
 
@@ -150,7 +151,8 @@ def checkpoint_from_json(row: Mapping[str, Any] | None, known: Mapping[str, Laye
             for layer in files["layers"]
         )
         entries = {path.encode("latin-1"): bytes.fromhex(digest) for path, digest in files["entries"].items()}
-        return Checkpoint(data, Snapshot(str(files["id"]), str(files["backend"]), layers, entries))
+        over_image = bool(files.get("over_image"))
+        return Checkpoint(data, Snapshot(str(files["id"]), str(files["backend"]), layers, entries, over_image))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise WireError(f"it is not a valid checkpoint ({type(error).__name__}: {error})") from error
 

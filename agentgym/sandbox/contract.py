@@ -7,6 +7,7 @@ failed (`SandboxDied`, `SandboxUnavailable`, `LimitUnenforceable`), that the age
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -111,10 +112,13 @@ class Layer:
     data: bytes = field(repr=False)
 
 
+REMOVED = hashlib.sha256(b"w 0 0\n").digest()
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The files under /work and /tmp of a sandbox at one moment. It holds no processes and no session variables;
-    `replay_sessions` runs the code of sessions again.
+    """The files under /work and /tmp of a sandbox at one moment or, with a writable root, all changes to its image. It
+    holds no processes and no session variables; `replay_sessions` runs the code of sessions again.
 
     Plain data: any backend restores it, in any process. Two snapshots are equal if their files are.
 
@@ -123,12 +127,14 @@ class Snapshot:
         backend: name of the backend that took the snapshot.
         layers: the lowest first. Unpacking each layer over the previous ones gives the files.
         entries: the digest of each file, by path. The id of a snapshot with changes to this one is computed from them.
+        over_image: the layers are changes to an image; a file of the image that was removed has the digest REMOVED.
     """
 
     id: str
     backend: str = field(compare=False)
     layers: tuple[Layer, ...] = field(compare=False)
     entries: Mapping[bytes, bytes] = field(repr=False, compare=False)
+    over_image: bool = False
 
     @property
     def size_bytes(self) -> int:

@@ -56,6 +56,11 @@ class SandboxSpec:
     """Python modules that the warm interpreter imports once, before any agent code runs."""
     environment: tuple[tuple[str, str], ...] = field(default=())
     """Environment variables of every command. Nothing is inherited from the host."""
+    writable_root: bool = False
+    """Make the whole file system writable, and the agent root by name: as in a container whose image is below.
+
+    Files of all folders count against `disk_mib`, and a snapshot holds what differs from the image. Changes of owner
+    and user have no effect, but succeed. Only with an image, on the backend `namespaces`."""
     programs: tuple[str, ...] = ()
     """Agent programs that `agentgym sandbox program` has installed, mounted read-only: "npm:@openai/codex@0.171.0"."""
     insecure_ok: bool = False
@@ -69,6 +74,11 @@ class SandboxSpec:
                 raise SandboxError(
                     f"SandboxSpec.{name} = {getattr(self, name)!r} is not valid: a limit must be above 0."
                 )
+        if self.writable_root and self.image == "host":
+            raise SandboxError(
+                "SandboxSpec.writable_root needs an image: the host's own files cannot be made writable. Name one in "
+                "SandboxSpec.image (`agentgym sandbox image` makes one)."
+            )
         if self.network is not False and not isinstance(self.network, tuple):
             raise SandboxError(
                 f"SandboxSpec.network = {self.network!r} is not valid: give False, or a tuple of the names that may "

@@ -187,6 +187,11 @@ class DockerBackend:
             return await self._create_restored(spec, snapshot)
 
     async def _create_restored(self, spec: SandboxSpec, snapshot: Snapshot | None) -> ContainerHandle:
+        if spec.writable_root:
+            raise SandboxUnavailable(
+                "SandboxSpec.writable_root works on the backend 'namespaces' only, because containers here are "
+                "read-only outside /work and /tmp. Use that backend."
+            )
         daemon, directory = self._connection()
         image = await _in_thread(daemon, daemon.image, spec.image)
         missing = _missing(daemon.facts, self.runtime)

@@ -23,7 +23,8 @@ from typing import Any, BinaryIO
 
 from . import kernel
 
-ROOTS = {b"tmp": 0o1777, b"work": 0o755}  # the folders of an archive, with their initial modes
+ROOTS = {b"tmp": 0o1777, b"work": 0o755}  # the folders of every archive, with their initial modes
+NOT_KEPT = (b"proc", b"dev", b"sys", b".agentgym")  # folders at the top that no archive has
 MAX_LINE = 65_536
 KINDS = ("d", "f", "l", "h", "w")
 FIELDS = frozenset("tpmuonls")
@@ -42,8 +43,8 @@ header_line = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 # Creating files in a sandbox
 
 
-def unpack(source: BinaryIO, *, as_layer: bool) -> int:
-    """Create the files of a stream in the current directory. No agent code runs here yet.
+def unpack(source: BinaryIO, *, as_layer: bool, folder: str = ".") -> int:
+    """Create the files of a stream in a folder. No agent code runs here yet.
 
     Args:
         as_layer: make a layer for an overlay: whiteouts and opaque directories are written as such. Otherwise they are
@@ -51,37 +52,37 @@ def unpack(source: BinaryIO, *, as_layer: bool) -> int:
     Returns: bytes used, in whole pages.
     Raises: ValueError for an invalid stream; OSError for files that do not fit. Files created before the error stay.
     """
-    root = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    folder, inside = -1, None
+    root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    parent, inside = -1, None
     directories: list[tuple[bytes, int, int]] = []
     taken = 0
     try:
         for parts, record, content in records(source):
             taken += BLOCK  # counts the name and the inode
             if parts[:-1] != inside:
-                if folder >= 0:
-                    os.close(folder)
-                    folder = -1
+                if parent >= 0:
+                    os.close(parent)
+                    parent = -1
                 inside = parts[:-1]
                 flags = os.O_PATH | os.O_DIRECTORY
-                folder = kernel.open_beneath(root, b"/".join(inside) or b".", flags, resolve=_SAFE_FOLDER)
+                parent = kernel.open_beneath(root, b"/".join(inside) or b".", flags, resolve=_SAFE_FOLDER)
             if record["t"] == "d":
-                _make_directory(folder, parts[-1], record.get("o") == 1, as_layer)
+                _make_directory(parent, parts[-1], record.get("o") == 1, as_layer)
                 directories.append((b"/".join(parts), record["m"], record["u"]))
             elif record["t"] == "h":
-                _make_hard_link(root, folder, parts[-1], decode(record["l"]), as_layer)
+                _make_hard_link(root, parent, parts[-1], decode(record["l"]), as_layer)
             else:
-                taken += _make_other(folder, parts[-1], record, content, as_layer)
+                taken += _make_other(parent, parts[-1], record, content, as_layer)
         for path, mode, time_ns in reversed(
             directories
         ):  # set after the content, because nothing can be created in a read-only directory
-            os.chmod(path, mode)
-            os.utime(path, ns=(time_ns, time_ns))
+            os.chmod(path, mode, dir_fd=root)
+            os.utime(path, ns=(time_ns, time_ns), dir_fd=root)
         return taken
     finally:
         os.close(root)
-        if folder >= 0:
-            os.close(folder)
+        if parent >= 0:
+            os.close(parent)
 
 
 def _make_directory(folder: int, name: bytes, opaque: bool, as_layer: bool) -> None:
@@ -243,9 +244,9 @@ def _parts(record: Record) -> tuple[bytes, ...]:
     path = decode(record["p"])
     parts = tuple(path.split(b"/"))
     odd = any(part in (b"", b".", b"..") for part in parts)
-    if parts[0] not in ROOTS or odd or b"\0" in path or len(path) > MAX_PATH:
+    if parts[0] in NOT_KEPT or odd or b"\0" in path or len(path) > MAX_PATH:
         raise ValueError(f"a path is invalid, or outside the folders that a sandbox may write: {record['p']!r:.200}")
-    if len(parts) == 1 and (record["t"] != "d" or record.get("o")):
+    if path in ROOTS and (record["t"] != "d" or record.get("o")):
         raise ValueError(f"{record['p']!r} is a top folder, but its record is not that of a directory")
     return parts
 

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from . import kernel, mounts, seccomp, syscalls
-from .root import AGENT_ID
+from . import identity, kernel, mounts, seccomp, syscalls
 from .syscalls import Syscall, syscall
 
 NAMESPACES = (
@@ -29,6 +28,7 @@ _WATCHED, _CHANGES, _MEMORY, _OOM_SCORE, RECEIVED = 180, 181, 182, 184, 190
 _LAYERS = RECEIVED + 1  # the mounts of the layers follow the control socket
 HIGHEST_DESCRIPTOR = 255  # ... up to here ...
 CONTROL, SPAWNER, MEMORY, CHANGES, OOM_SCORE = 3, 4, (5, 6), 7, 8  # ... and those that remain at the end
+ROOT_CAPABILITIES = (1,)  # CAP_DAC_OVERRIDE: root by name may read and write its files whatever their mode
 _TERMINALS = 32  # a sandbox's share of the 3,072 terminals that the kernel keeps for users other than the host's own
 _PENDING_SIGNALS = 256  # signals and timers; the kernel also counts them over all sandboxes, for the spawner's user
 
@@ -52,8 +52,9 @@ def confine(
     yield from joining
     for number, (folder, path) in enumerate(memory, _MEMORY):
         yield from syscalls.open_as(number, path, os.O_RDONLY, folder)
+    root = (len(spec["root"]), bool(spec["programs"])) if "root" in spec else None
     yield from _confine_joined(
-        bool(spec["cgroups"]), len(spec["layers"]), len(memory), greeting, *(spec[name] for name in _LIMITS)
+        bool(spec["cgroups"]), len(spec["layers"]), len(memory), greeting, root, *(spec[name] for name in _LIMITS)
     )
 
 
@@ -66,6 +67,7 @@ def _confine_joined(
     layers: int,
     memory_files: int,
     greeting: bytes,
+    root: tuple[int, bool] | None,
     oom_score: int,
     writable: int,
     inodes: int,
@@ -74,7 +76,12 @@ def _confine_joined(
     """Return the calls of `confine` after the control groups are joined.
 
     They are cached, because listing them takes longer than executing them.
+
+    Args:
+        root: for a writable root, the number of the image's layers, and whether there are agent programs.
     """
+    if root is not None:
+        layers += root[0]
     descriptors = {CONTROL: RECEIVED, SPAWNER: _WATCHED, OOM_SCORE: _OOM_SCORE}
     descriptors |= dict(zip(MEMORY, range(_MEMORY, _MEMORY + memory_files)))  # noqa: B905
     if layers:
@@ -83,11 +90,12 @@ def _confine_joined(
         # opened now, because the sandbox's own /proc will be read-only
         *syscalls.open_as(_OOM_SCORE, "/proc/self/oom_score_adj", os.O_RDWR),
         syscall("write", _OOM_SCORE, b"%d" % oom_score, len(b"%d" % oom_score)),
-        *syscalls.become_user(AGENT_ID),
+        *syscalls.become_user(identity.AGENT),
         *([syscall("unshare", kernel.CLONE_NEWCGROUP)] if cgroups else ()),
         syscall("chdir", "/proc/self/fd"),
-        *mounts.mount(writable, inodes, range(_LAYERS, _LAYERS + layers), _CHANGES),
+        *mounts.mount(writable, inodes, range(_LAYERS, _LAYERS + layers), _CHANGES, whole_root=root is not None),
         *_mount_kernel_files(),
+        *(mounts.enter_overlay(root[1]) if root is not None else ()),
         *syscalls.raise_loopback(),
         syscall("sethostname", "sandbox", len("sandbox")),
         syscall("chdir", "/work"),
@@ -107,7 +115,7 @@ def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Syscall]:
     `MEMORY[0]`), and the layer's mount. The last call's result says whether the spawner has ended.
     """
     yield syscall("dup3", spawner, _WATCHED, os.O_CLOEXEC)
-    yield from syscalls.become_user(AGENT_ID)
+    yield from syscalls.become_user(identity.AGENT)
     yield syscalls.move_mount(RECEIVED + 2, "/work")
     yield syscalls.mount(
         "tmpfs", mounts.LAYER_STORE, "tmpfs", kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV, "size=4k"
@@ -121,7 +129,9 @@ def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Syscall]:
 
 def _drop_privileges() -> Iterator[Syscall]:
     yield syscalls.die_with_parent()  # set after the change of user, which would reset it
-    yield from syscalls.drop_privileges(kernel.filter_at(seccomp.program()))
+    as_root = identity.AGENT == 0
+    kept = ROOT_CAPABILITIES if as_root else ()
+    yield from syscalls.drop_privileges(kernel.filter_at(seccomp.program(as_root=as_root)), kept, kept)
 
 
 def _keep_descriptors(wanted_descriptors: dict[int, int]) -> Iterator[Syscall]:

@@ -1,8 +1,9 @@
 """Reads, writes and lists files on behalf of the host, whatever links the agent has created.
 
 The guest has no more rights than the agent, so nothing here can reach out of the sandbox. The checks protect the host's
-trust in a path: inside /work and /tmp a link is followed only if it stays there, /proc is never read or written, and
-only regular files are opened, without blocking.
+trust in a path: inside /work and /tmp a link is followed only if it stays there (with a writable root, in which these
+are folders like others, it may lead anywhere), /proc is never read or written, and only regular files are opened,
+without blocking.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from itertools import islice
 
 from . import kernel
 
-_AREAS = ("work", "tmp")
+areas: tuple[str, ...] = ("work", "tmp")
 
 
 @contextmanager
@@ -26,6 +27,8 @@ def _opened(path: str, flags: int, mode: int = 0) -> Iterator[int]:
     descriptor = -1
     try:
         resolve = kernel.RESOLVE_BENEATH | (kernel.RESOLVE_NO_XDEV if area != "/" else 0)
+        if not areas:
+            resolve = kernel.RESOLVE_IN_ROOT
         if not flags & os.O_PATH:  # openat2 rejects flags that have no effect
             flags |= os.O_NONBLOCK | os.O_NOCTTY
         descriptor = kernel.open_beneath(directory, rest, flags, mode, resolve=resolve)
@@ -50,10 +53,12 @@ def _split_area(path: str) -> tuple[str, str]:
     if "\0" in path:
         raise FileNotFoundError(errno.ENOENT, "a path cannot hold a null character", path.replace("\0", "?"))
     if not path.startswith("/"):
+        if not areas:
+            return "/", f"work/{path}"
         return "/work", path or "."
     rest = path.strip("/")
     first, _, below = rest.partition("/")
-    if first in _AREAS:
+    if first in areas:
         return f"/{first}", below or "."
     return "/", rest or "."
 

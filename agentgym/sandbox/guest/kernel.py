@@ -38,6 +38,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, _PR_CAPBSET_READ, PR_CAPBSET_DROP = 1, 4, 23,
 _PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
 _PR_CAP_AMBIENT_RAISE, PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
 _LAST_CAPABILITY = 63
+_CAPABILITY_HEADER = struct.pack("II", 0x20080522, 0)  # version 3 of the interface, for this process
 _CHILD_ENDED = int(signal.SIGCHLD)
 
 # x86-64
@@ -253,15 +254,25 @@ def capabilities() -> int:
     return next(n for n in range(_LAST_CAPABILITY + 2) if _libc.prctl(_PR_CAPBSET_READ, n, 0, 0, 0) < 0)
 
 
+def held_capabilities() -> int:
+    """Return the permitted capabilities of this process, a bit each."""
+    _, permitted, _, _, permitted_high, _ = _capability_sets()
+    return int(permitted | permitted_high << 32)
+
+
+def _capability_sets() -> tuple[int, ...]:
+    sets = ctypes.create_string_buffer(24)
+    _check(_libc.syscall(_CAPGET, _CAPABILITY_HEADER, sets), "capget")
+    return struct.unpack("6I", sets.raw)
+
+
 def keep_capabilities() -> None:
     """Make the current capabilities ambient: a program that this process executes keeps them, whatever its user id."""
-    header, sets = struct.pack("II", 0x20080522, 0), ctypes.create_string_buffer(24)
-    _check(_libc.syscall(_CAPGET, header, sets), "capget")
-    effective, permitted, _, effective_high, permitted_high, _ = struct.unpack("6I", sets.raw)
+    effective, permitted, _, effective_high, permitted_high, _ = _capability_sets()
     capability_words = struct.pack(
         "6I", effective, permitted, permitted, effective_high, permitted_high, permitted_high
     )
-    _check(_libc.syscall(_CAPSET, header, capability_words), "capset")
+    _check(_libc.syscall(_CAPSET, _CAPABILITY_HEADER, capability_words), "capset")
     for capability in range(_LAST_CAPABILITY + 1):
         if (permitted | permitted_high << 32) >> capability & 1:
             _check(

@@ -11,9 +11,9 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 
-from . import archive, kernel
+from . import archive, identity, kernel
 from .mounts import LAYER_STORE
-from .root import AGENT_ID
+from .root import IMAGES
 
 _MAX_LAYERS = 256
 _SMALL_FILE = 512  # the tmpfs has one inode per so many bytes
@@ -39,7 +39,7 @@ class LayerStore:
         """
         self.max_bytes, self.run_in_child, self.own_id = max_bytes, run_in_child, own_id
         # the owner of all files, as its user id inside a sandbox
-        self.user = AGENT_ID if own_id is None else own_id
+        self.user = identity.AGENT if own_id is None else own_id
         self.layers: OrderedDict[str, LayerRecord] = OrderedDict()
         self.removed_count = 0
         self.mounted = False
@@ -82,16 +82,19 @@ class LayerStore:
         os.chmod(f"{LAYER_STORE}/{path}", mode)
         os.chown(f"{LAYER_STORE}/{path}", self.user, self.user)
 
-    def mount_for(self, keys: Sequence[str], pid: int) -> list[int]:
+    def mount_for(self, keys: Sequence[str], pid: int, images: Sequence[str] = ()) -> list[int]:
         """Return descriptors of new mounts of these layers, in which the files belong to the user of process `pid`.
+
+        `images`: the layers of an image below them, as folders in IMAGES.
 
         Raises: OSError; no descriptor stays open.
         """
+        folders = [*(f"{IMAGES}/{name}/root" for name in images), *(f"{LAYER_STORE}/{key}" for key in keys)]
         mounts: list[int] = []
         user_namespace = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY)
         try:
-            for key in keys:
-                mounts.append(kernel.copy_mount(f"{LAYER_STORE}/{key}"))
+            for folder in folders:
+                mounts.append(kernel.copy_mount(folder))
                 if self.own_id is None:
                     kernel.map_ids(mounts[-1], user_namespace)
         except OSError:

@@ -1,8 +1,8 @@
 """The writable mounts of a sandbox: /work, /tmp and /dev/shm, on one bounded tmpfs.
 
 With layers, /work and /tmp are folders of an overlay: the sandbox writes to its own tmpfs, and reads unchanged files
-from the layers. The spawner's layer store is mounted at /tmp, where the sandbox's own tmpfs covers it: nothing in the
-sandbox can reach it.
+from the layers. With a writable root the overlay is the whole file system, and its lowest layers are an image's. The
+spawner's layer store is mounted at /tmp, where the sandbox's own tmpfs covers it: nothing in the sandbox can reach it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import os
 from collections.abc import Iterator
 
 from . import kernel, syscalls
-from .syscalls import Syscall
+from .root import PROGRAMS
+from .syscalls import Syscall, syscall
 
 LAYER_STORE = "/tmp"  # where layers are kept in the spawner's file tree
+OVERLAY = "/tmp/merged"
 _TARGETS = (("work", 0o755, "/work"), ("tmp", 0o1777, "/tmp"))
 _SHARED_MEMORY = "/dev/shm"
 _OWN_INODES = 4  # directories of an area that the agent did not make
@@ -21,13 +23,14 @@ _OVERLAY_INODES = 4
 _FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY
 
 
-def mount(writable: int, inodes: int, layers: range, changes: int) -> Iterator[Syscall]:
+def mount(writable: int, inodes: int, layers: range, changes: int, *, whole_root: bool = False) -> Iterator[Syscall]:
     """Mount fresh writable directories. Call it as the agent's user with capabilities, in the directory /proc/self/fd.
 
     Args:
         writable, inodes: bytes and files for the sandbox's own writes.
         layers: descriptors of the layers' mounts (`LayerStore.mount_for`), the lowest first.
         changes: the descriptor that the directory with the changes to the layers gets, if there are layers.
+        whole_root: leave the overlay at OVERLAY, for `enter_overlay`.
     """
     plain = kernel.MS_NOSUID | kernel.MS_NODEV
     inodes += _OWN_INODES + (_OVERLAY_INODES if layers else 0)
@@ -35,7 +38,7 @@ def mount(writable: int, inodes: int, layers: range, changes: int) -> Iterator[S
     yield from syscalls.make_folder("/tmp/shm", 0o1777)
     yield syscalls.mount("/tmp/shm", _SHARED_MEMORY, None, kernel.MS_BIND)
     if layers:
-        files = "/tmp/merged"
+        files = OVERLAY
         for name in ("changes", "index", "merged"):
             yield from syscalls.make_folder(f"/tmp/{name}", 0o755)
         for layer in layers:  # each layer covers the one before, and the overlay covers the last
@@ -49,5 +52,26 @@ def mount(writable: int, inodes: int, layers: range, changes: int) -> Iterator[S
         files = "/tmp"
         for name, mode, _ in _TARGETS:
             yield from syscalls.make_folder(f"/tmp/{name}", mode)
+    if whole_root:
+        for name, mode, _ in _TARGETS:
+            yield from syscalls.make_folder(f"{files}/{name}", mode, may_exist=True)
+        return
     for name, _, target in _TARGETS:  # /tmp last: it covers the root of the tmpfs
         yield syscalls.mount(f"{files}/{name}", target, None, kernel.MS_BIND)
+
+
+def enter_overlay(programs: bool) -> Iterator[Syscall]:
+    """Make the overlay the root, with /proc, /dev and the agent programs of the tree before, which is detached."""
+    shown = ["/proc", "/dev"]
+    if programs:
+        shown.append(PROGRAMS)
+        folder = OVERLAY
+        for name in PROGRAMS.strip("/").split("/"):
+            folder = f"{folder}/{name}"
+            yield from syscalls.make_folder(folder, 0o755, may_exist=True)
+    for path in shown:
+        yield syscalls.mount(path, f"{OVERLAY}{path}", None, kernel.MS_BIND | kernel.MS_REC)
+    yield syscall("chdir", OVERLAY)
+    yield syscall("pivot_root", ".", ".")  # the former root is now mounted over the new one
+    yield syscall("umount2", ".", kernel.MNT_DETACH)
+    yield syscall("chdir", "/")

@@ -14,6 +14,7 @@ from .archive import (
     MAX_LINE,
     MAX_PATH,
     MAX_SIZE,
+    NOT_KEPT,
     OPAQUE,
     ROOTS,
     Record,
@@ -26,7 +27,8 @@ _ZEROS = bytes(BLOCK)
 
 
 def pack(out: BinaryIO, *, changes: bool) -> None:
-    """Write to `out` the trees of `ROOTS`, found in the current directory. Nothing else may change them meanwhile.
+    """Write to `out` the trees of `ROOTS`, or all changes, found in the current directory. Nothing else may change them
+    meanwhile.
 
     The walk goes from directory to directory without paths, so that each file costs the same at any depth.
 
@@ -36,7 +38,7 @@ def pack(out: BinaryIO, *, changes: bool) -> None:
     """
     top = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        roots = sorted(ROOTS) if not changes else sorted(ROOTS.keys() & set(map(os.fsencode, os.listdir(top))))
+        roots = sorted(set(map(os.fsencode, os.listdir(top))) - set(NOT_KEPT)) if changes else sorted(ROOTS)
         _Packer(out, changes).pack(top, roots)
     finally:
         os.close(top)

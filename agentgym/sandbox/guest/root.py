@@ -18,6 +18,7 @@ STAGE = "/tmp"  # any directory will do: it is a mount point in a private mount 
 HOST = "/.host"
 PACKAGES = "/packages"
 PROGRAMS = "/.agentgym/programs"  # agent programs, each in a folder
+IMAGES = "/.agentgym/images"  # unpacked images, for sandboxes with a writable root; only the spawner sees them
 GUEST = "/.agentgym/guest"  # this code, as an image's own Python sees it
 MOUNT_POINTS = ("proc", "dev", "sys", "work", "tmp", GUEST[1:])  # directories that an unpacked image must have
 AGENT_ID = 1000
@@ -50,7 +51,7 @@ def enter(config: dict[str, Any]) -> None:
     Args:
         config: `interpreter`: path of the Python binary; `library`: the lib directory of its prefix;
             `hidden`: directories to show empty; `packages`: pairs of source path and name under /packages;
-            `programs`: source folders to show under PROGRAMS.
+            `programs`: source folders to show under PROGRAMS; `images`: folder to show as IMAGES, or "".
     """
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", STAGE, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=4m,nr_inodes=4096,mode=0755")
@@ -64,6 +65,9 @@ def enter(config: dict[str, Any]) -> None:
     _show_programs()
     _show_python(config)
     _show_agent_programs("", {os.path.basename(folder): HOST + folder for folder in config["programs"]})
+    if config["images"]:
+        os.makedirs(IMAGES)
+        kernel.bind(HOST + config["images"], IMAGES)
     _make_devices(f"{HOST}/dev", "/dev")
     _make_etc()
 

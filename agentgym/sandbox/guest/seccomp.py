@@ -5,7 +5,8 @@ with a record of vulnerabilities (io_uring, bpf, userfaultfd, keyrings), what us
 machine (inotify, asynchronous I/O, huge pages), foreign architectures, and numbers newer than this list. Most refusals
 return EPERM; unknown calls and those in ABSENT return ENOSYS, so that libraries fall back. Calls that flush a disk do
 nothing and report success: all files that a sandbox can write to are in memory. So do those that drop files from
-the machine's cache, which all sandboxes share.
+the machine's cache, which all sandboxes share. In a sandbox whose agent is root by name, so do those that change the
+owner of a file or the user of a process: as root of a container the agent would succeed, and there is no other user.
 
 Hand-written, because libseccomp is a shared library that no machine is sure to have.
 """
@@ -109,6 +110,10 @@ _SPECIAL: dict[int, int | str] = {
     **dict.fromkeys((74, 75, 306), "flush"),
     162: _PRETEND,  # sync
 }  # fmt: skip
+_IDENTITY = {
+    "chown": 92, "fchown": 93, "lchown": 94, "fchownat": 260, "setuid": 105, "setgid": 106, "setreuid": 113,
+    "setregid": 114, "setgroups": 116, "setresuid": 117, "setresgid": 119, "setfsuid": 122, "setfsgid": 123,
+}  # fmt: skip
 _NUMBER, _ARCHITECTURE = 0, 4  # in seccomp_data
 _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
 _GUEST = 1  # the guest's pid: agent code may do these things to other processes of its user, but not to the guest
@@ -118,8 +123,9 @@ _NEGATIVE = 1 << 31  # numbers from this one on are negative, read as unsigned
 
 
 @cache
-def program() -> bytes:
-    """Return the filter in the kernel's form: 8 bytes an instruction.
+def program(*, as_root: bool = False) -> bytes:
+    """Return the filter in the kernel's form: 8 bytes an instruction. `as_root`: changes of owner and user are
+    pretended.
 
     A binary tree, not a list of comparisons: seven steps decide about any call. The kernel also checks it faster when
     it is installed; a list of this length takes 0.4 ms.
@@ -127,6 +133,8 @@ def program() -> bytes:
     parts = _argument_checks()
     verdicts = dict.fromkeys(DENIED.values(), _REFUSE | errno.EPERM)
     verdicts |= dict.fromkeys(ABSENT.values(), _REFUSE | errno.ENOSYS)
+    if as_root:
+        verdicts |= dict.fromkeys(_IDENTITY.values(), _PRETEND)
     starts: list[tuple[int, int | str]] = [(0, _ALLOW)]  # pairs of the first number and the verdict from that number on
     for number, verdict in sorted({**verdicts, **_SPECIAL}.items()):
         if starts[-1][0] == number:

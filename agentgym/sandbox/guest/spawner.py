@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import boot, image, kernel, oom_score, root, server, spawner_setup, zygote
+from . import boot, identity, image, kernel, oom_score, server, spawner_setup, zygote
 from .cgroups import Limits
 from .frames import HOST_SOCKET, LINKED, MAX_DATAGRAM, receive
 from .layers import LayerStore
@@ -240,12 +240,13 @@ class Spawner:
             with contextlib.closing(child):
                 record.process = os.pidfd_open(record.pid)
                 outside = image.FIRST_HOST_ID + record.pid if self.as_root else self.own_id
-                kernel.write_to(f"/proc/{record.pid}/uid_map", f"{root.AGENT_ID} {outside} 1")
-                kernel.write_to(f"/proc/{record.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
-                layers = self.layers.mount_for([record.layer] if record.layer else spec["layers"], record.pid)
+                kernel.write_to(f"/proc/{record.pid}/uid_map", f"{identity.AGENT} {outside} 1")
+                kernel.write_to(f"/proc/{record.pid}/gid_map", f"{identity.AGENT} {outside} 1")
                 if record.layer:
+                    layers = self.layers.mount_for([record.layer], record.pid)
                     child.become("layer", spec, setup, [source, result_write, *layers])
                 else:
+                    layers = self.layers.mount_for(spec["layers"], record.pid, spec.get("root", ()))
                     self.cgroups.attach(record.name, record.pid)
                     prefer(record.pid)
                     child.become("guest", spec, setup, [source, *layers])

@@ -12,7 +12,7 @@ import sys
 import traceback
 from typing import Any
 
-from . import boot, image, jobs, kernel, oom_score, python, root, seccomp, warmup
+from . import boot, files, identity, image, jobs, kernel, oom_score, python, root, seccomp, warmup
 from .cgroups import Cgroups
 from .frames import HOST_SOCKET, MAX_DATAGRAM
 
@@ -87,6 +87,8 @@ def _set_up(state: SpawnerState, config: dict[str, Any]) -> None:
         kernel.write_to("/proc/self/gid_map", f"{state.own_id} {group} 1")
     if "image" in config:
         image.switch_to_image(config, state.own_id, as_root=state.as_root)
+    if config["images"]:
+        identity.AGENT, files.areas = 0, ()
     root.enter(config)
     state.cgroups = Cgroups.open()
     root.leave_host()
@@ -97,7 +99,7 @@ def _set_up(state: SpawnerState, config: dict[str, Any]) -> None:
 
 def _warm_up(state: SpawnerState, preload: list[str]) -> None:
     python.prepare()
-    kernel.filter_at(seccomp.program())  # compiled once, in memory that every fork shares
+    kernel.filter_at(seccomp.program(as_root=identity.AGENT == 0))  # compiled once, in memory that every fork shares
     for name in preload:
         importlib.import_module(name)
     jobs.inherited_environment()

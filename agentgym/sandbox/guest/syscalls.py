@@ -23,9 +23,9 @@ PREVIOUS_RESULT: Any = ...  # as a first argument, it means the result of the pr
 
 _NUMBERS = {  # x86-64
     "write": 1, "poll": 7, "ioctl": 16, "socket": 41, "chdir": 80, "fchdir": 81, "mkdir": 83, "chmod": 90,
-    "setgroups": 116, "setresuid": 117, "setresgid": 119, "capset": 126, "prctl": 157, "mount": 165, "umount2": 166,
-    "sethostname": 170, "openat": 257, "unshare": 272, "dup3": 292, "prlimit64": 302, "setns": 308, "seccomp": 317,
-    "move_mount": 429, "close_range": 436, "mount_setattr": 442,
+    "setgroups": 116, "setresuid": 117, "setresgid": 119, "capset": 126, "pivot_root": 155, "prctl": 157,
+    "mount": 165, "umount2": 166, "sethostname": 170, "openat": 257, "unshare": 272, "dup3": 292,
+    "prlimit64": 302, "setns": 308, "seccomp": 317, "move_mount": 429, "close_range": 436, "mount_setattr": 442,
 }  # fmt: skip
 _NAMES = {number: name for name, number in _NUMBERS.items()}
 _ARGUMENTS = 6
@@ -103,8 +103,12 @@ def set_mount(target: str, attributes: int) -> Syscall:
     return syscall("mount_setattr", _HERE, target, _RECURSIVE, attributes_struct, len(attributes_struct))
 
 
-def make_folder(path: str, mode: int) -> list[Syscall]:
-    return [syscall("mkdir", path, 0o777), syscall("chmod", path, mode)]
+def make_folder(path: str, mode: int, *, may_exist: bool = False) -> list[Syscall]:
+    """Make a folder with exactly this mode."""
+    return [
+        syscall("mkdir", path, 0o777, ignored_errno=errno.EEXIST if may_exist else 0),
+        syscall("chmod", path, mode),
+    ]
 
 
 def become_user(user: int) -> list[Syscall]:
@@ -135,11 +139,12 @@ def die_with_parent() -> Syscall:
     return syscall("prctl", kernel.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
-def drop_privileges(filter_program: int, keep: Sequence[int] = ()) -> list[Syscall]:
+def drop_privileges(filter_program: int, keep: Sequence[int] = (), inherit: Sequence[int] = ()) -> list[Syscall]:
     """Give up privileges for good: all capabilities but those in `keep`, setuid programs, the filter's denied calls.
 
     Args:
         filter_program: address of the seccomp filter, from `kernel.filter_at`.
+        inherit: those capabilities of `keep` that programs started by user 0 have too.
     """
     capability_mask = sum(1 << capability for capability in keep)
     header, sets = struct.pack("II", 0x20080522, 0), struct.pack("IIIIII", capability_mask, capability_mask, 0, 0, 0, 0)
@@ -147,7 +152,11 @@ def drop_privileges(filter_program: int, keep: Sequence[int] = ()) -> list[Sysca
         syscall(
             "prctl", kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0, ignored_errno=errno.EINVAL
         ),  # gVisor
-        *(syscall("prctl", kernel.PR_CAPBSET_DROP, number, 0, 0, 0) for number in range(kernel.capabilities())),
+        *(
+            syscall("prctl", kernel.PR_CAPBSET_DROP, number, 0, 0, 0)
+            for number in range(kernel.capabilities())
+            if number not in inherit
+        ),
         syscall("capset", header, sets),
         syscall("prctl", kernel.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
         syscall("seccomp", 1, 0, filter_program),

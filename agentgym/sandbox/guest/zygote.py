@@ -17,7 +17,7 @@ from marshal import dumps, loads  # imported as names, so that each call touches
 from os import close, dup2, getppid, getresuid
 from typing import Any, NoReturn
 
-from . import archive, boot, kernel, server, syscalls
+from . import archive, boot, identity, kernel, server, syscalls
 from .frames import MAX_DATAGRAM, receive_into
 from .syscalls import Syscall, execute
 
@@ -178,7 +178,8 @@ def _become_guest(setup: list[Syscall], spec: dict[str, Any]) -> None:
     stream = socket.socket(fileno=_CONTROL)
     if start := stream.recv(64, socket.MSG_PEEK):
         os.close(boot.SPAWNER)
-        memory, changes = boot.MEMORY if spec["counted"] else None, boot.CHANGES if spec["layers"] else -1
+        memory = boot.MEMORY if spec["counted"] else None
+        changes = boot.CHANGES if spec["layers"] or "root" in spec else -1
         python_first = server.is_python_call(start)
         server.serve(stream, spec, memory, changes, boot.OOM_SCORE, python_first=python_first)
 
@@ -205,10 +206,13 @@ def _build_layer(setup: list[Syscall], _: dict[str, Any]) -> None:
 
 
 def _check_confined() -> None:
-    """Check that only the sandbox's user id is left, and that no process is above this one."""
-    if 0 in getresuid() or getppid() != 0:
+    """Check that only the sandbox's user id is left, no capability beyond its own, and no process above this one."""
+    users, held = getresuid(), kernel.held_capabilities()
+    allowed = sum(1 << number for number in boot.ROOT_CAPABILITIES) if identity.AGENT == 0 else 0
+    if users != (identity.AGENT,) * 3 or held & ~allowed or getppid() != 0:
         raise PermissionError(
-            f"no code is run, because the process still has the users {getresuid()} and the parent {getppid()}"
+            f"no code is run, because the process still has the users {users}, the capabilities {held:#x} and the "
+            f"parent {getppid()}"
         )
 
 

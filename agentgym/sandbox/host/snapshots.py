@@ -38,22 +38,25 @@ def snapshot_of(
     *,
     most_files: int | None = None,
     most_bytes: int | None = None,
+    over_image: bool = False,
 ) -> Snapshot:
     """Return the snapshot of an archive. If the archive holds changes to another snapshot, that one is `below`.
+
+    `over_image`: the archives hold changes to an image.
 
     Raises: ValueError if the archive is invalid; FilesNotCaptured if it holds more than `most_files` files or
         `most_bytes`, holes included.
     """
     changes = changes_of(data, most=most_files, most_bytes=most_bytes)
-    tree = tree_of(below.entries if below else {}, changes)
+    tree = tree_of(below.entries if below else {}, changes, over_image=over_image)
     name = id_of(tree)
     if below is not None and name == below.id:
         return below
     layers = (*(below.layers if below else ()), Layer(digest_of(changes), data))
-    return Snapshot(name, backend, _flattened(layers), tree)
+    return Snapshot(name, backend, _flattened(layers, over_image), tree, over_image)
 
 
-def _flattened(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+def _flattened(layers: tuple[Layer, ...], over_image: bool) -> tuple[Layer, ...]:
     """Return the same files in at most 8 layers, whose bytes are at most 1.5 times those of the files.
 
     Files hidden by upper layers take space too. The lowest layer, which many snapshots share, is kept as long as
@@ -61,7 +64,7 @@ def _flattened(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     """
     lowest, *upper = layers
     if sum(len(layer.data) for layer in upper) > max(len(lowest.data) // 2, _SMALL_BYTES):
-        return (layer_of(merged([layer.data for layer in layers], lowest=True)),)
+        return (layer_of(merged([layer.data for layer in layers], lowest=not over_image)),)
     if len(layers) > MAX_LAYERS:
         return lowest, layer_of(merged([layer.data for layer in upper], lowest=False))
     return layers
@@ -84,7 +87,8 @@ async def receive_files(
         fcntl.fcntl(read, fcntl.F_SETPIPE_SZ, 2**20)
     collected = asyncio.create_task(_collect(read, most))
     try:
-        packing = asyncio.create_task(guest.run_operation("pack", timeout_s, [write], changes=below is not None))
+        changes = below is not None or spec.writable_root
+        packing = asyncio.create_task(guest.run_operation("pack", timeout_s, [write], changes=changes))
         try:
             await asyncio.wait({packing, collected}, return_when=asyncio.FIRST_COMPLETED)
             if collected.done():  # the pipe is open although the guest has failed: the guest's error says more
@@ -109,7 +113,8 @@ async def receive_files(
         os.close(read)
     try:
         upper = sum(len(layer.data) for layer in below.layers[1:]) if below is not None else 0
-        work = partial(snapshot_of, data, backend, below, most_files=most_files, most_bytes=_HOLES * most)
+        bounds = {"most_files": most_files, "most_bytes": _HOLES * most}
+        work = partial(snapshot_of, data, backend, below, **bounds, over_image=spec.writable_root)
         holes = b'"s":1' in data  # the zeros of holes are hashed too
         snapshot = await asyncio.to_thread(work) if holes or len(data) + upper > _SMALL_BYTES else work()
         if not snapshot.entries.keys() >= ROOTS.keys():

@@ -85,15 +85,18 @@ def digest_of(changes: Iterable[Change]) -> str:
     return total.hexdigest()
 
 
-def tree_of(below: Mapping[bytes, bytes], changes: Sequence[Change]) -> dict[bytes, bytes]:
-    """Return the digests of the tree `below` after `changes`, sorted by path. Unchanged paths cost next to nothing."""
+def tree_of(below: Mapping[bytes, bytes], changes: Sequence[Change], *, over_image: bool = False) -> dict[bytes, bytes]:
+    """Return the digests of the tree `below` after `changes`, sorted by path. Unchanged paths cost next to nothing.
+
+    `over_image`: an image is below everything, so a removed file is an entry of its own.
+    """
     hidden: set[bytes] = set()
     paths = sorted(below)
     for path in _hiding(changes):
         hidden.update(paths[slice(*_range_below(paths, path))])
     after = {path: digest for path, digest in below.items() if path not in hidden} if hidden else dict(below)
     for change in changes:
-        if change.header["t"] == "w":
+        if change.header["t"] == "w" and not over_image:
             after.pop(change.path, None)
         else:
             after[change.path] = change.digest
@@ -126,8 +129,13 @@ def merged(archives: Sequence[bytes], *, lowest: bool) -> bytes:
             merged_records[change.path] = (header, view[change.content], (number, change.content.start))
     out: list[bytes | memoryview] = []
     written: dict[tuple[int, int], str] = {}
+    opaque = b""  # the topmost directory on the way that hides lower layers
     for path in sorted(merged_records, key=lambda path: path.split(b"/")):
         header, content, origin = merged_records[path]
+        if not opaque or not path.startswith(opaque):
+            opaque = path + b"/" if header.get("o") else b""
+        elif header["t"] == "w":
+            continue  # nothing is below; a directory in one layer only would show the whiteout's name
         if lowest:
             header.pop("o", None)
             if header["t"] == "w":

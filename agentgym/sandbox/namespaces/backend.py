@@ -23,6 +23,7 @@ import os
 import socket
 import threading
 import weakref
+from pathlib import Path
 from typing import Any
 
 from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
@@ -44,6 +45,7 @@ _GUEST_MEMORY = 32 * _MIB  # reserved for the guest, so that files in memory can
 _CREATE_S = 30.0
 _LAYER_TRIES = 3
 _LEAST_INODES = 64
+_ROOT_VARIABLES = {"HOME": "/root", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}
 _CREATIONS = 2 * (os.cpu_count() or 1)  # a higher number of concurrent creations would only wait
 
 _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
@@ -53,8 +55,9 @@ _WATCHDOG_SUBSTITUTE = {  # what guest/watchdog.py does instead
 }
 
 
-_Kind = tuple[str, tuple[str, ...], tuple[str, ...]]
-"""What sandboxes of one spawner share: the image's digest, the preloaded modules, the agent programs."""
+_Kind = tuple[str, tuple[str, ...], tuple[str, ...], bool]
+"""What sandboxes of one spawner share: the image's digest, the preloaded modules, the agent programs, and whether their
+root is writable; if it is, they may have different images."""
 
 
 class NamespacesBackend:
@@ -71,7 +74,7 @@ class NamespacesBackend:
         self._layers_mib, self._layer_cache = layers_mib, LayerCache()
         self._proxy = proxy or Proxy()
         self._spawners: dict[_Kind, SpawnerProcess] = {}
-        self._images: dict[str, RootFilesystem] = {}
+        self._images: dict[tuple[str, bool], RootFilesystem] = {}
         self._lock = threading.Lock()
         self._gates: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
             weakref.WeakKeyDictionary()
@@ -122,32 +125,41 @@ class NamespacesBackend:
             await asyncio.to_thread(spawner.close)
         await asyncio.to_thread(self._proxy.close)
 
-    async def _image(self, name: str) -> RootFilesystem | None:
+    async def _image(self, spec: SandboxSpec) -> RootFilesystem | None:
         """Return the root file system of an image.
 
         The lookup happens once: all sandboxes of this backend that name the image share its files.
         """
-        if name == HOST_IMAGE:
+        if spec.image == HOST_IMAGE:
             return None
-        if name not in self._images:
-            image = await asyncio.to_thread(prepare_rootfs, name)
-            self._images.setdefault(name, image)
-        return self._images[name]
+        key = spec.image, spec.writable_root
+        if key not in self._images:
+            image = await asyncio.to_thread(prepare_rootfs, spec.image, as_root=spec.writable_root)
+            self._images.setdefault(key, image)
+        return self._images[key]
 
     async def _spawner_of(self, spec: SandboxSpec) -> SpawnerProcess:
-        return self._spawner(spec.preload, spec.programs, await self._image(spec.image))
+        image = await self._image(spec)
+        if spec.writable_root:
+            assert image is not None
+            return self._spawner(spec.preload, spec.programs, None, image.root.parents[1])
+        return self._spawner(spec.preload, spec.programs, image, None)
 
     def _spawner(
-        self, preload: tuple[str, ...], programs: tuple[str, ...], image: RootFilesystem | None
+        self,
+        preload: tuple[str, ...],
+        programs: tuple[str, ...],
+        image: RootFilesystem | None,
+        images: Path | None,
     ) -> SpawnerProcess:
         with self._lock:
-            key = (image.digest if image else "", preload, programs)
+            key = (image.digest if image else "", preload, programs, images is not None)
             spawner = self._spawners.get(key)
             if spawner is None or not spawner.alive:
                 if spawner is not None:
                     spawner.close()
                 spawner = self._spawners[key] = SpawnerProcess(
-                    preload, image, programs=programs, layers_mib=self._layers_mib
+                    preload, image, programs=programs, layers_mib=self._layers_mib, images=images
                 )
             return spawner
 
@@ -209,14 +221,14 @@ class NamespacesBackend:
         return guest
 
     async def _create_empty_or_layered(self, spec: SandboxSpec, below: Snapshot | None) -> GuestHandle:
-        spawner = await self._spawner_of(spec)
+        spawner, image = await self._spawner_of(spec), await self._image(spec)
         (control, guest_end), (lifeline, spawner_end) = _two_pairs()
         guest = GuestHandle(Link(control), lifeline, spawner.end_if_hung)
         try:
             async with asyncio.timeout(_CREATE_S):
                 with guest_end, spawner_end:
                     await spawner.send_request(
-                        _creation_request(spec, below, spawner), guest_end.fileno(), spawner_end.fileno()
+                        _creation_request(spec, below, spawner, image), guest_end.fileno(), spawner_end.fileno()
                     )
                 header, _ = await guest.link.expect_greeting()
         except SandboxDied as error:
@@ -249,7 +261,7 @@ class NamespacesBackend:
         if "error" in header:
             await guest.close()
             raise _creation_error({"kind": "unavailable", "text": str(header.get("text"))})
-        guest.missing, guest.image_digest = header["missing"], spawner.image_digest
+        guest.missing, guest.image_digest = header["missing"], image.digest if image else ""
         return guest
 
 
@@ -275,8 +287,15 @@ class _LayersMissing(Exception):
         self.keys = keys
 
 
-def _creation_request(spec: SandboxSpec, below: Snapshot | None, spawner: SpawnerProcess) -> dict[str, Any]:
+def _creation_request(
+    spec: SandboxSpec, below: Snapshot | None, spawner: SpawnerProcess, image: RootFilesystem | None
+) -> dict[str, Any]:
     """Return the request for a sandbox. Layers count against the disk limits, so forks of forks stay bounded."""
+    root: dict[str, Any] = {}
+    environment = spawner.environment
+    if spec.writable_root and image is not None:
+        root = {"root": image.layers, "programs": bool(spec.programs)}
+        environment = {**_ROOT_VARIABLES, **dict(image.environment)}
     disk = spec.disk_mib * _MIB
     taken, files = (below.size_bytes, len(below.entries)) if below is not None else (0, 0)
     return {
@@ -288,9 +307,10 @@ def _creation_request(spec: SandboxSpec, below: Snapshot | None, spawner: Spawne
         "writable": max(disk - taken, _MIB),
         "inodes": max(spec.inodes - files, _LEAST_INODES),
         "open_files": spec.open_files,
-        "environment": {**spawner.environment, **environment_for(spec.network), **dict(spec.environment)},
+        "environment": {**environment, **environment_for(spec.network), **dict(spec.environment)},
         "insecure_ok": spec.insecure_ok,
         "layers": keys_of(below.layers) if below is not None else [],
+        **root,
     }
 
 

@@ -67,19 +67,23 @@ class SpawnerProcess:
         *,
         programs: tuple[str, ...] = (),
         layers_mib: int,
+        images: Path | None = None,
     ) -> None:
         """Start the spawner. Without an image, sandboxes see the host's own Python and programs.
+
+        With `images`, the folder of the unpacked images, every sandbox has a writable root over the image that its
+        request names. The guest itself then runs on the host's Python, whatever the image contains.
 
         Raises: SandboxUnavailable if the spawner cannot be started, or a module or program cannot be found; OSError if
             this process may open no more files.
         """
         self.owner = os.getpid()
-        self.image_digest = image.digest if image else ""
         self._lock = threading.Lock()
         interpreter = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
         folder = Path(__file__).parents[1]  # of agentgym.sandbox, which holds `guest`
         folders = [str(locate_program(name).folder) for name in programs]
         config: dict[str, Any] = {"preload": list(preload), "programs": folders, "layers": layers_mib * 2**20}
+        config["images"] = str(images) if images else ""
         if image is None:
             packages = entries_of(preload)
             self.environment = python_environment(packages=bool(packages))

@@ -24,6 +24,8 @@ from agentgym.sandbox.rootfs.stand_ins import is_stand_in as is_stand_in
 from agentgym.sandbox.rootfs.stand_ins import make_stand_in as make_stand_in
 from agentgym.sandbox.rootfs.stand_ins import stand_in_for as stand_in_for
 from agentgym.sandbox.rootfs.store import HOST_IMAGE as HOST_IMAGE
+from agentgym.sandbox.rootfs.store import RootFilesystem as RootFilesystem
+from agentgym.sandbox.rootfs.store import add_layer as add_layer
 from agentgym.sandbox.rootfs.store import locate as locate
 from agentgym.sandbox.rootfs.store import names as names
 from agentgym.sandbox.rootfs.store import prepare_rootfs as prepare_rootfs

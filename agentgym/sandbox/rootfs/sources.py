@@ -100,7 +100,7 @@ class FolderImage:
         """Copy the folder, without file systems mounted in it. Hard links stay hard links."""
         first_paths: dict[tuple[int, int], Parts] = {}
         for parts, status, where in self._walk():
-            mode = agent_mode(status.st_mode, status.st_uid, status.st_gid)
+            mode = tree.mode_of(status.st_mode, status.st_uid, status.st_gid)
             if stat.S_ISDIR(status.st_mode):
                 tree.directory(parts, mode, status.st_mtime)
             elif stat.S_ISLNK(status.st_mode):

@@ -2,6 +2,8 @@
 
     <cache>/images/NAME[.tar...]     images by name: a folder, an archive, or a link to one
     <cache>/roots/FORMAT/DIGEST/     an unpacked image: image.json, and the tree under root/
+    <cache>/roots/root-FORMAT/DIGEST/  the same for a writable root, with the modes that root sees. If image.json names
+                                     images below, the tree is an overlay's layer over theirs
     <cache>/roots/FORMAT/seen/       the digest of each file that was hashed, so that it is hashed once
 
 The cache is $AGENTGYM_CACHE, else agentgym/ in $XDG_CACHE_HOME or ~/.cache. Only its owner can enter roots/. An entry
@@ -21,17 +23,22 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentgym.errors import SandboxUnavailable
+from agentgym.sandbox.contract import Snapshot
+from agentgym.sandbox.guest.archive import unpack
 from agentgym.sandbox.guest.root import AGENT_ID, ETC, MOUNT_POINTS
+from agentgym.sandbox.host.trees import merged
 from agentgym.sandbox.rootfs.sources import ImageSource, open_source
 from agentgym.sandbox.rootfs.tree import ImageError, RootfsTree, max_unpacked_bytes
 
 HOST_IMAGE = "host"
-_FORMAT = "1"  # format of unpacked trees; a new format gets a new folder
+_FORMAT, _ROOT_FORMAT = "1", "root-1"  # format of unpacked trees; a new format gets a new folder
+_DIGEST = "sha256:"
+MAX_IMAGE_LAYERS = 48
 _ENDINGS = ("", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 _SETTLED_NS = 2_000_000_000  # a younger file may change again without a change of its time stamp
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -39,30 +46,50 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class RootFilesystem:
-    """A root file system ready for use. `digest` is the digest of the image as found, not of the unpacked tree."""
+    """A root file system ready for use.
+
+    Attributes:
+        digest: of the image as found, not of the unpacked tree. root: the unpacked tree.
+        below: for an image of layers, the folders of the layers below `root`, beside it in the cache, the lowest first.
+    """
 
     digest: str
     root: Path
     environment: tuple[tuple[str, str], ...]
+    below: tuple[str, ...] = ()
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Return the names of the folders of all layers, the lowest first."""
+        return (*self.below, self.root.parent.name)
 
 
-def prepare_rootfs(name: str) -> RootFilesystem:
+def prepare_rootfs(name: str, *, as_root: bool = False) -> RootFilesystem:
     """Find an image and unpack it, unless it is unpacked already. Takes seconds for a new image.
 
     Args:
-        name: a path (if it contains a slash), or a name in the cache's folder images/.
+        name: a path (if it contains a slash), a name in the cache's folder images/, or the digest of an image that
+            `add_layer` made.
+        as_root: for a writable root.
     Raises: SandboxUnavailable if there is no such image, or it is invalid.
     """
+    if name.startswith(_DIGEST):
+        roots = cache_folder() / "roots" / (_ROOT_FORMAT if as_root else _FORMAT)
+        if rootfs := _find_unpacked(roots, name):
+            return rootfs
+        raise SandboxUnavailable(f"The image {name} is not in {roots}. Build it again.")
     path = locate(name)
     try:
-        roots = _private_folder(cache_folder() / "roots" / _FORMAT)
+        roots = _private_folder(cache_folder() / "roots" / (_ROOT_FORMAT if as_root else _FORMAT))
         stamp = _stamp(path)
         digest = _remembered_digest(roots, path, stamp)
         if digest and (rootfs := _find_unpacked(roots, digest)):
             return rootfs
         with tempfile.TemporaryDirectory(prefix=".scratch-", dir=roots) as scratch:
             source = open_source(path, Path(scratch))
-            image = _find_unpacked(roots, source.digest) or _unpack(roots, source, max_unpacked_bytes(path))
+            image = _find_unpacked(roots, source.digest) or _unpack(
+                roots, source, max_unpacked_bytes(path), as_root=as_root
+            )
         _remember_digest(roots, path, stamp, image.digest)
         return image
     except ImageError as error:
@@ -70,6 +97,36 @@ def prepare_rootfs(name: str) -> RootFilesystem:
     except OSError as error:
         raise SandboxUnavailable(
             f"The image {name!r} cannot be unpacked in {cache_folder()} ({error}). Free some space there, or set "
+            "AGENTGYM_CACHE to another folder."
+        ) from error
+
+
+def add_layer(below: RootFilesystem, snapshot: Snapshot, environment: Mapping[str, str]) -> RootFilesystem:
+    """Keep what a sandbox with a writable root changed as a new image, which shares the files of the image below.
+
+    Args:
+        below: the image of the sandbox. snapshot: its changes to that image.
+        environment: all variables of the new image's programs.
+    Raises: SandboxUnavailable for more layers than a sandbox can mount, or if the cache is full; ValueError for a
+        snapshot that is not over an image.
+    """
+    if not snapshot.over_image:
+        raise ValueError("The snapshot is not of a sandbox with a writable root, so it cannot become an image.")
+    if len(below.layers) >= MAX_IMAGE_LAYERS:
+        raise SandboxUnavailable(f"The image has {MAX_IMAGE_LAYERS} layers already. Put several changes into one.")
+    key = json.dumps([below.digest, [layer.digest for layer in snapshot.layers], sorted(environment.items())])
+    digest = f"{_DIGEST}{hashlib.sha256(key.encode()).hexdigest()}"
+    archives = [layer.data for layer in snapshot.layers]
+    content = archives[0] if len(archives) == 1 else merged(archives, lowest=False)
+
+    def fill(root: Path) -> None:
+        unpack(io.BytesIO(content), as_layer=True, folder=str(root))
+
+    try:
+        return _keep(below.root.parents[1], digest, environment, fill, below.layers)
+    except OSError as error:
+        raise SandboxUnavailable(
+            f"The layer of an image cannot be kept in {cache_folder()} ({error}). Free some space there, or set "
             "AGENTGYM_CACHE to another folder."
         ) from error
 
@@ -110,30 +167,43 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "agentgym"
 
 
-def _unpack(roots: Path, source: ImageSource, max_bytes: int) -> RootFilesystem:
-    """Unpack into a temporary folder and rename it. One process at a time unpacks a digest."""
-    final_folder, unpacking = roots / _folder_name(source.digest), roots / f".unpacking-{_folder_name(source.digest)}"
-    with _locked(roots / f".lock-{_folder_name(source.digest)}"):
-        if rootfs := _find_unpacked(roots, source.digest):
+def _unpack(roots: Path, source: ImageSource, max_bytes: int, *, as_root: bool) -> RootFilesystem:
+    def fill(root: Path) -> None:
+        tree = RootfsTree(root, (lambda mode, *_: mode & 0o1777) if as_root else None, max_bytes=max_bytes)
+        try:
+            source.fill(tree)
+            _add_required_files(tree)
+            tree.finish()
+        finally:
+            tree.close()
+
+    return _keep(roots, source.digest, {"PATH": _PATH, **source.environment}, fill)
+
+
+def _keep(
+    roots: Path,
+    digest: str,
+    environment: Mapping[str, str],
+    fill: Callable[[Path], None],
+    below: tuple[str, ...] = (),
+) -> RootFilesystem:
+    """Fill the tree of an image in a temporary folder, and rename that. One process at a time does so for a digest."""
+    final_folder, unpacking = roots / _folder_name(digest), roots / f".unpacking-{_folder_name(digest)}"
+    with _locked(roots / f".lock-{_folder_name(digest)}"):
+        if rootfs := _find_unpacked(roots, digest):
             return rootfs  # another process was faster
         _delete(unpacking)  # left by a process that was killed
         (unpacking / "root").mkdir(parents=True)
         try:
-            tree = RootfsTree(unpacking / "root", max_bytes=max_bytes)
-            try:
-                source.fill(tree)
-                _add_required_files(tree)
-                tree.finish()
-            finally:
-                tree.close()
-            record = {"digest": source.digest, "environment": {"PATH": _PATH, **source.environment}}
+            fill(unpacking / "root")
+            record = {"digest": digest, "environment": dict(environment), "below": below}
             (unpacking / "image.json").write_text(json.dumps(record, indent=1, sort_keys=True))
             os.sync()
             unpacking.rename(final_folder)
         except BaseException:
             _delete(unpacking)
             raise
-    image = _find_unpacked(roots, source.digest)
+    image = _find_unpacked(roots, digest)
     assert image is not None
     return image
 
@@ -164,7 +234,8 @@ def _find_unpacked(roots: Path, digest: str) -> RootFilesystem | None:
     folder = roots / _folder_name(digest)
     try:
         record = json.loads((folder / "image.json").read_text())
-        return RootFilesystem(record["digest"], folder / "root", tuple(record["environment"].items()))
+        below = tuple(record.get("below", ()))
+        return RootFilesystem(record["digest"], folder / "root", tuple(record["environment"].items()), below)
     except (FileNotFoundError, NotADirectoryError):
         return None
 

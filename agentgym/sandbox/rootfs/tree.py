@@ -68,7 +68,7 @@ class RootfsTree:
             mode_of: maps the mode, user and group of an archive's file to its permissions; see `agent_mode`.
             max_bytes: limit on the total of all files; see `max_unpacked_bytes`.
         """
-        self._mode_of, self._max_bytes = mode_of or agent_mode, max_bytes
+        self.mode_of, self._max_bytes = mode_of or agent_mode, max_bytes
         self._root = os.open(folder, _DIRECTORY | os.O_CLOEXEC)
         self._modes: dict[Parts, tuple[int, float]] = {}
         self._parent: tuple[Parts, int] | None = (
@@ -153,7 +153,7 @@ class RootfsTree:
 
     def _apply(self, layer: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         path = split(member.name)
-        mode = self._mode_of(member.mode, member.uid, member.gid)
+        mode = self.mode_of(member.mode, member.uid, member.gid)
         time_s = float(member.mtime) if 0 <= member.mtime <= _NEWEST_S else 0.0
         if path and path[-1].startswith(_WHITEOUT):
             self._apply_whiteout(path)
