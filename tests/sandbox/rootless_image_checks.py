@@ -15,6 +15,7 @@ from rootfs import assemble
 from specs import checks_about
 
 from agentgym.errors import ConformanceError
+from agentgym.sandbox import rootfs as rootfs_store
 from agentgym.sandbox.namespaces.backend import NamespacesBackend
 from agentgym.testing import check_backend
 from agentgym.testing.backends.testbed import SPEC
@@ -26,11 +27,22 @@ class OfImage(NamespacesBackend):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         os.environ["AGENTGYM_CACHE"] = str(folder / "cache")
-        self._rootfs = str(assemble(folder / "rootfs", shutil.which("python3", path="/usr/bin") or sys.executable))
+        self.rootfs = str(assemble(folder / "rootfs", shutil.which("python3", path="/usr/bin") or sys.executable))
 
     async def create(self, spec, *, snapshot=None):
-        image = self._rootfs if spec.image == "host" else spec.image
+        image = self.rootfs if spec.image == "host" else spec.image
         return await super().create(dataclasses.replace(spec, image=image), snapshot=snapshot)
+
+
+async def in_a_writable_root(backend: OfImage) -> str:
+    """Return what an image says that a sandbox with a writable root has made."""
+    spec = dataclasses.replace(SPEC, image=backend.rootfs, writable_root=True)
+    first = await backend.create(spec)
+    await first.exec(["sh", "-c", "id -u > /etc/made; rm /usr/bin/seq; chmod 0 /etc/made"])
+    base = rootfs_store.prepare_rootfs(backend.rootfs, as_root=True)
+    made = rootfs_store.add_layer(base, await first.snapshot(), dict(base.environment))
+    second = await backend.create(dataclasses.replace(spec, image=made.digest))
+    return (await second.exec(["sh", "-c", "cat /etc/made; ls /usr/bin/seq || echo gone"])).text
 
 
 async def main() -> None:
@@ -46,8 +58,10 @@ async def main() -> None:
         snapshot = await sandbox.snapshot()
         fork = await backend.create(SPEC, snapshot=snapshot)
         stacked = fork._guest.base_snapshot is snapshot
+        writable = await in_a_writable_root(backend)
         await backend.close()
-    print(json.dumps({"findings": findings, "digest": sandbox.image_digest[:7], "stacked": stacked}))
+    report = {"findings": findings, "digest": sandbox.image_digest[:7], "stacked": stacked, "writable": writable}
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":

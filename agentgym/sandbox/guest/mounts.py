@@ -7,11 +7,12 @@ spawner's layer store is mounted at /tmp, where the sandbox's own tmpfs covers i
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 
 from . import kernel, syscalls
-from .root import PROGRAMS
+from .root import LIBRARY, PROGRAMS
 from .syscalls import Syscall, syscall
 
 LAYER_STORE = "/tmp"  # where layers are kept in the spawner's file tree
@@ -61,15 +62,13 @@ def mount(writable: int, inodes: int, layers: range, changes: int, *, whole_root
 
 
 def enter_overlay(programs: bool) -> Iterator[Syscall]:
-    """Make the overlay the root, with /proc, /dev and the agent programs of the tree before, which is detached."""
-    shown = ["/proc", "/dev"]
-    if programs:
-        shown.append(PROGRAMS)
-        folder = OVERLAY
-        for name in PROGRAMS.strip("/").split("/"):
-            folder = f"{folder}/{name}"
-            yield from syscalls.make_folder(folder, 0o755, may_exist=True)
-    for path in shown:
+    """Make the overlay the root, with /proc, /dev, the guest's library and the agent programs of the former tree, which
+    is detached.
+    """
+    own = [LIBRARY, *([PROGRAMS] if programs else [])]
+    for path in own:
+        yield syscall("mkdir", f"{OVERLAY}{path}", 0o755, ignored_errno=errno.EEXIST)
+    for path in ("/proc", "/dev", *own):
         yield syscalls.mount(path, f"{OVERLAY}{path}", None, kernel.MS_BIND | kernel.MS_REC)
     yield syscall("chdir", OVERLAY)
     yield syscall("pivot_root", ".", ".")  # the former root is now mounted over the new one

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ HOST = "/.host"
 PACKAGES = "/packages"
 PROGRAMS = "/.agentgym/programs"  # agent programs, each in a folder
 IMAGES = "/.agentgym/images"  # unpacked images, for sandboxes with a writable root; only the spawner sees them
+LIBRARY = "/.agentgym/python"  # the host's standard library of Python, for the guest of a writable root
 GUEST = "/.agentgym/guest"  # this code, as an image's own Python sees it
 MOUNT_POINTS = ("proc", "dev", "sys", "work", "tmp", GUEST[1:])  # directories that an unpacked image must have
 AGENT_ID = 1000
@@ -68,6 +70,9 @@ def enter(config: dict[str, Any]) -> None:
     if config["images"]:
         os.makedirs(IMAGES)
         kernel.bind(HOST + config["images"], IMAGES)
+        os.makedirs(LIBRARY)
+        kernel.bind(os.path.dirname(os.__file__), LIBRARY)
+        _import_from(LIBRARY)
     _make_devices(f"{HOST}/dev", "/dev")
     _make_etc()
 
@@ -130,6 +135,16 @@ def leave_host() -> None:
     kernel.detach(HOST)
     os.rmdir(HOST)
     kernel.mount(None, "/", None, kernel.MS_REMOUNT | kernel.MS_BIND | _READ_ONLY)
+
+
+def _import_from(library: str) -> None:
+    """Let this interpreter import the rest of its standard library from another folder."""
+    before = os.path.dirname(os.__file__)
+    sys.path[:] = [library, f"{library}/lib-dynload"]
+    for module in list(sys.modules.values()):
+        if hasattr(module, "__path__"):
+            module.__path__ = [path.replace(before, library, 1) for path in module.__path__]
+    sys.path_importer_cache.clear()
 
 
 def _show_programs() -> None:
