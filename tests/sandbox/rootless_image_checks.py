@@ -40,8 +40,8 @@ async def in_a_writable_root(backend: OfImage) -> str:
     first = await backend.create(spec)
     await first.exec(["sh", "-c", "id -u > /etc/made; rm /usr/bin/seq; chmod 0 /etc/made"])
     base = rootfs_store.prepare_rootfs(backend.rootfs, as_root=True)
-    made = rootfs_store.add_layer(base, await first.snapshot(), dict(base.environment))
-    second = await backend.create(dataclasses.replace(spec, image=made.digest))
+    image = rootfs_store.add_layer(base, await first.snapshot(), dict(base.environment))
+    second = await backend.create(dataclasses.replace(spec, image=image.digest))
     return (await second.exec(["sh", "-c", "cat /etc/made; ls /usr/bin/seq || echo gone"])).text
 
 

@@ -48,14 +48,14 @@ def image(tmp_path_factory):
 @pytest.fixture
 async def create():
     """Makes sandboxes, which are closed after the test."""
-    backend, made = NamespacesBackend(), []
+    backend, built = NamespacesBackend(), []
 
     async def create(spec, **options):
-        made.append(await backend.create(spec, **options))
-        return made[-1]
+        built.append(await backend.create(spec, **options))
+        return built[-1]
 
     yield create
-    for sandbox in made:
+    for sandbox in built:
         await sandbox.close()
     await backend.close()
 
@@ -65,7 +65,7 @@ def spec(image):
     return dataclasses.replace(SMALL, image=image, writable_root=True)
 
 
-async def said(sandbox, command: str) -> str:
+async def output_of(sandbox, command: str) -> str:
     result = await sandbox.exec(["sh", "-c", command])
     assert result.ok, result
     return result.text
@@ -73,17 +73,17 @@ async def said(sandbox, command: str) -> str:
 
 async def test_the_agent_is_root_by_name_and_everything_can_be_written(create, spec):
     sandbox = await create(spec)
-    assert await said(sandbox, "id -u; pwd; echo $HOME; cat /root/secret") == "0\n/work\n/root\nof the image\n"
-    await said(sandbox, "mkdir -p /app /etc/x && echo a > /app/f && echo b >> /root/secret && rm /usr/bin/seq")
-    await said(sandbox, "touch /closed && chmod 0 /closed && cat /closed && ln -s /app/f /etc/link")
+    assert await output_of(sandbox, "id -u; pwd; echo $HOME; cat /root/secret") == "0\n/work\n/root\nof the image\n"
+    await output_of(sandbox, "mkdir -p /app /etc/x && echo a > /app/f && echo b >> /root/secret && rm /usr/bin/seq")
+    await output_of(sandbox, "touch /closed && chmod 0 /closed && cat /closed && ln -s /app/f /etc/link")
     assert await sandbox.read("/etc/link") == b"a\n", "a link leads anywhere"
     await sandbox.write("/opt/new/file", b"by the host")
-    assert await said(sandbox, "cat /opt/new/file") == "by the host"
+    assert await output_of(sandbox, "cat /opt/new/file") == "by the host"
     for path in ("/proc/self/comm", "/proc/1/status"):
         with pytest.raises(PermissionError):
             await sandbox.write(path, b"x")
     other = await create(spec)
-    assert await said(other, "ls /usr/bin/seq; cat /root/secret; ls /app 2>&1 | wc -l") == (
+    assert await output_of(other, "ls /usr/bin/seq; cat /root/secret; ls /app 2>&1 | wc -l") == (
         "/usr/bin/seq\nof the image\n1\n"
     )
 
@@ -96,7 +96,7 @@ async def test_changes_of_owner_and_user_succeed_without_effect(create, spec):
     )
     result = await sandbox.run_python(code)
     assert result.text == "0 0 0\n", result.stderr
-    status = await said(sandbox, "cat /proc/self/status /proc/self/uid_map")
+    status = await output_of(sandbox, "cat /proc/self/status /proc/self/uid_map")
     held = {line.split()[0]: line.split()[1] for line in status.splitlines() if line.startswith("Cap")}
     assert {int(value, 16) for value in held.values()} == {0, 2}, "nothing but CAP_DAC_OVERRIDE"
     inside, outside, count = (int(word) for word in status.splitlines()[-1].split())
@@ -106,43 +106,44 @@ async def test_changes_of_owner_and_user_succeed_without_effect(create, spec):
 
 async def test_a_fork_has_the_changes_and_a_removed_file_stays_removed(create, spec):
     first = await create(spec)
-    await said(first, "mkdir -p /app/d && touch /app/d/x /app/d/y && rm /usr/bin/seq && mkdir /work/mine")
+    await output_of(first, "mkdir -p /app/d && touch /app/d/x /app/d/y && rm /usr/bin/seq && mkdir /work/mine")
     snapshot = await first.snapshot()
     assert snapshot.entries[b"usr/bin/seq"] == REMOVED
     assert {b"app/d/x", b"work/mine"} <= snapshot.entries.keys()
     assert not any(path.startswith((b"proc", b"dev", b".agentgym")) for path in snapshot.entries)
     second = await create(spec, snapshot=snapshot)
-    assert await said(second, "ls /app/d; ls /usr/bin/seq 2>/dev/null || echo gone") == "x\ny\ngone\n"
-    await said(second, "rm /app/d/x; rm -r /work/mine")
-    again = await second.snapshot()
-    assert again.id != snapshot.id
-    third = await create(spec, snapshot=again)
+    assert await output_of(second, "ls /app/d; ls /usr/bin/seq 2>/dev/null || echo gone") == "x\ny\ngone\n"
+    await output_of(second, "rm /app/d/x; rm -r /work/mine")
+    later = await second.snapshot()
+    assert later.id != snapshot.id
+    third = await create(spec, snapshot=later)
     assert (
-        await said(third, "ls /app/d /work; ls /usr/bin/seq 2>/dev/null || echo gone") == "/app/d:\ny\n\n/work:\ngone\n"
+        await output_of(third, "ls /app/d /work; ls /usr/bin/seq 2>/dev/null || echo gone")
+        == "/app/d:\ny\n\n/work:\ngone\n"
     )
     await third.reset()
-    assert await said(third, "ls /app/d") == "y\n"
+    assert await output_of(third, "ls /app/d") == "y\n"
 
 
 async def test_changes_become_an_image_that_shares_the_files_below(create, spec, image):
     sandbox = await create(spec)
-    await said(sandbox, "mkdir /app && touch /app/x && rm /usr/bin/seq && echo v > /etc/version")
+    await output_of(sandbox, "mkdir /app && touch /app/x && rm /usr/bin/seq && echo v > /etc/version")
     fork = await create(spec, snapshot=await sandbox.snapshot())
-    await said(fork, "rm /app/x && mkdir /app/y")
+    await output_of(fork, "rm /app/x && mkdir /app/y")
     base = rootfs_store.prepare_rootfs(image, as_root=True)
-    made = rootfs_store.add_layer(base, await fork.snapshot(), {**dict(base.environment), "GREETING": "hello"})
-    assert rootfs_store.add_layer(base, await fork.snapshot(), dict(made.environment)) == made
-    assert made.below == base.layers
-    assert not (made.root / "usr/bin/ls").exists(), "only what changed is kept"
-    upper = await create(dataclasses.replace(spec, image=made.digest))
-    assert await said(upper, "ls /app; cat /etc/version; echo $GREETING; ls /usr/bin/seq 2>/dev/null || echo gone") == (
-        "y\nv\nhello\ngone\n"
-    )
-    assert upper.image_digest == made.digest
-    await said(upper, "rm -r /app")
-    top = rootfs_store.add_layer(made, await upper.snapshot(), dict(made.environment))
+    built = rootfs_store.add_layer(base, await fork.snapshot(), {**dict(base.environment), "GREETING": "hello"})
+    assert rootfs_store.add_layer(base, await fork.snapshot(), dict(built.environment)) == built
+    assert built.below == base.layers
+    assert not (built.root / "usr/bin/ls").exists(), "only what changed is kept"
+    upper = await create(dataclasses.replace(spec, image=built.digest))
+    assert await output_of(
+        upper, "ls /app; cat /etc/version; echo $GREETING; ls /usr/bin/seq 2>/dev/null || echo gone"
+    ) == ("y\nv\nhello\ngone\n")
+    assert upper.image_digest == built.digest
+    await output_of(upper, "rm -r /app")
+    top = rootfs_store.add_layer(built, await upper.snapshot(), dict(built.environment))
     highest = await create(dataclasses.replace(spec, image=top.digest))
-    assert await said(highest, "ls -d /app 2>/dev/null || cat /etc/version") == "v\n"
+    assert await output_of(highest, "ls -d /app 2>/dev/null || cat /etc/version") == "v\n"
 
 
 async def test_the_kits_checks_hold_but_for_those_that_expect_another_user(image):

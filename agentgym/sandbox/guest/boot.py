@@ -95,7 +95,7 @@ def _confine_joined(
         syscall("chdir", "/proc/self/fd"),
         *mounts.mount(writable, inodes, range(_LAYERS, _LAYERS + layers), _CHANGES, whole_root=root is not None),
         *_mount_kernel_files(),
-        *(mounts.enter_overlay(root[1]) if root is not None else ()),
+        *(mounts.enter_overlay(programs=root[1]) if root is not None else ()),
         *syscalls.raise_loopback(),
         syscall("sethostname", "sandbox", len("sandbox")),
         syscall("chdir", "/work"),
@@ -130,8 +130,8 @@ def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Syscall]:
 def _drop_privileges() -> Iterator[Syscall]:
     yield syscalls.die_with_parent()  # set after the change of user, which would reset it
     as_root = identity.AGENT == 0
-    kept = ROOT_CAPABILITIES if as_root else ()
-    yield from syscalls.drop_privileges(kernel.filter_at(seccomp.program(as_root=as_root)), kept, kept)
+    capabilities = ROOT_CAPABILITIES if as_root else ()
+    yield from syscalls.drop_privileges(kernel.filter_at(seccomp.program(as_root=as_root)), capabilities, capabilities)
 
 
 def _keep_descriptors(wanted_descriptors: dict[int, int]) -> Iterator[Syscall]:

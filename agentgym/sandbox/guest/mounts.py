@@ -61,7 +61,7 @@ def mount(writable: int, inodes: int, layers: range, changes: int, *, whole_root
         yield syscalls.mount(f"{files}/{name}", target, None, kernel.MS_BIND)
 
 
-def enter_overlay(programs: bool) -> Iterator[Syscall]:
+def enter_overlay(*, programs: bool) -> Iterator[Syscall]:
     """Make the overlay the root, with /proc, /dev, the guest's library and the agent programs of the former tree, which
     is detached.
     """

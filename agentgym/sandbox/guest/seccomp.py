@@ -110,10 +110,9 @@ _SPECIAL: dict[int, int | str] = {
     **dict.fromkeys((74, 75, 306), "flush"),
     162: _PRETEND,  # sync
 }  # fmt: skip
-_IDENTITY = {
-    "chown": 92, "fchown": 93, "lchown": 94, "fchownat": 260, "setuid": 105, "setgid": 106, "setreuid": 113,
-    "setregid": 114, "setgroups": 116, "setresuid": 117, "setresgid": 119, "setfsuid": 122, "setfsgid": 123,
-}  # fmt: skip
+# chown, fchown, lchown, fchownat; setuid, setgid, setreuid, setregid, setgroups, setresuid, setresgid, setfsuid and
+# setfsgid
+_IDENTITY = (92, 93, 94, 260, 105, 106, 113, 114, 116, 117, 119, 122, 123)
 _NUMBER, _ARCHITECTURE = 0, 4  # in seccomp_data
 _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
 _GUEST = 1  # the guest's pid: agent code may do these things to other processes of its user, but not to the guest
@@ -134,7 +133,7 @@ def program(*, as_root: bool = False) -> bytes:
     verdicts = dict.fromkeys(DENIED.values(), _REFUSE | errno.EPERM)
     verdicts |= dict.fromkeys(ABSENT.values(), _REFUSE | errno.ENOSYS)
     if as_root:
-        verdicts |= dict.fromkeys(_IDENTITY.values(), _PRETEND)
+        verdicts |= dict.fromkeys(_IDENTITY, _PRETEND)
     starts: list[tuple[int, int | str]] = [(0, _ALLOW)]  # pairs of the first number and the verdict from that number on
     for number, verdict in sorted({**verdicts, **_SPECIAL}.items()):
         if starts[-1][0] == number:

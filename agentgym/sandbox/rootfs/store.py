@@ -49,7 +49,7 @@ class RootFilesystem:
     """A root file system ready for use.
 
     Attributes:
-        digest: of the image as found, not of the unpacked tree. root: the unpacked tree.
+        digest: the hash of the image as found, not of the unpacked tree. root: the unpacked tree.
         below: for an image of layers, the folders of the layers below `root`, beside it in the cache, the lowest first.
     """
 
