@@ -192,10 +192,8 @@ def _print_reasons(reasons: Mapping[str, tuple[str, str]]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("Tasks", "Verdict", "Reason", "Example"):
         table.add_column(column, justify="right" if column == "Tasks" else "left")
-    for (kind, _), names in sorted(groups.items(), key=lambda group: -len(group[1])):
-        example = f"{names[0]}: {reasons[names[0]][1]}"
-        summary = summarise_reason(reasons[names[0]][1])
-        table.add_row(str(len(names)), kind, Text(visible(summary)), Text(visible(example)))
+    for (kind, summary), names in sorted(groups.items(), key=lambda group: -len(group[1])):
+        table.add_row(str(len(names)), kind, Text(visible(summary)), Text(visible(names[0])))
     err().print(table)
 
 

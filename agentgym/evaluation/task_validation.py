@@ -38,6 +38,12 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 BUDGETS = Budgets(max_turns=1_000, max_calls=1_000, max_turn_tokens=10**7, time_s=86_400.0, infra_retries=2)
 RAISED_IN = re.compile(r"( at \S+:\d+)? \(while [^()]*\)$")
 """What a failed episode's error says of the code that raised it."""
+GENERAL = (
+    (r"""(?<!\w)('[^']*'|"[^"]*")""", "'...'"),
+    (r"(?<!\S)/[^\s,:]+", "/..."),
+    (r"\d+(\.\d+)?", "N"),
+)
+"""What differs from task to task in a reason, and what a summary has in its place."""
 PAUSES_S = (1.0, 10.0)
 """The waits before a task is tried again after a failure of this host."""
 
@@ -66,9 +72,10 @@ class Verdict:
 
 
 def summarise_reason(reason: str) -> str:
-    """Return a reason's first clause, with N for its numbers and '...' for its quotations."""
-    clause = re.split(r":\s| \(|[.;] ", reason, maxsplit=1)[0].rstrip(".")
-    return re.sub(r"\d+(\.\d+)?", "N", re.sub(r"'[^']*'", "'...'", clause))[:200]
+    """Return a reason's first clause, with '...' for its quotations, /... for its paths and N for its numbers."""
+    for pattern, general in GENERAL:
+        reason = re.sub(pattern, general, reason)
+    return re.split(r":\s| \(|[.;] ", reason, maxsplit=1)[0].rstrip(".")[:200]
 
 
 async def validate_tasks(
@@ -136,7 +143,7 @@ class _Validation:
                 verdict = await self._decide(task, hacks)
                 break
             except TaskError as error:
-                verdict = Verdict("faulty", str(error))
+                verdict = Verdict("faulty", _without_name(str(error), task))
                 break
             except (_Undecided, AgentGymError, OSError, MemoryError) as error:
                 verdict = Verdict("undecided", f"this host could not judge it: {error}")
@@ -201,7 +208,7 @@ class _Validation:
         for error in (trajectory.error for trajectory in trajectories if trajectory.error is not None):
             name, _, text = error.partition(": ")
             if name == TaskError.__name__:
-                raise TaskError(RAISED_IN.sub("", text).removeprefix(f"{task.id}: "))
+                raise TaskError(RAISED_IN.sub("", text))
             raise _Undecided(error)
         return trajectories
 
@@ -219,6 +226,11 @@ class _Validation:
         if declared is None:
             raise TaskError(f"its environment {task.environment} declares no reward")
         return declared
+
+
+def _without_name(reason: str, task: Task) -> str:
+    """Return a reason without the task's name, or the last part of it, at its beginning."""
+    return reason.removeprefix(f"{task.id}: ").removeprefix(f"{task.id.rpartition('/')[2]}: ")
 
 
 def _hacks(task: Task) -> Mapping[str, Sequence[Message]]:

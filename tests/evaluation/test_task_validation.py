@@ -168,6 +168,10 @@ async def test_a_failure_of_this_host_is_tried_again_and_never_the_tasks(tmp_pat
             "its base image '...' is not in the cache",
         ),
         ("3 of 14 tests do not pass: x::y", "N of N tests do not pass"),
+        (
+            "its Dockerfile copies to /tmp/a.txt, which is not possible",
+            "its Dockerfile copies to /..., which is not possible",
+        ),
         ("environment has ADD. Remove it", "environment has ADD"),
         ("", ""),
     ],
