@@ -15,65 +15,34 @@ import asyncio
 import gzip
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task
+from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy
 from agentgym.registry import close_backends, load
-
-Calls = Sequence[Call]
-
-
-def submitted(task: Task) -> Calls:
-    """Return the call that submits the published program."""
-    return [Call("submit", {"code": task.truth["reference"]})]
-
-
-def queried(task: Task) -> Calls:
-    """Return the calls that run the gold query, then submit it."""
-    return [Call(tool, {"sql": task.truth["sql"]}) for tool in ("query", "submit")]
-
-
-def executed(task: Task) -> Calls:
-    """Return the calls that execute the label's statements, then give its answer."""
-    statements = [Call("execute", {"sql": sql}) for sql in task.truth["sql"]]
-    return [*statements, Call("finish", {"answer": str(task.truth.get("answers", ""))})]
-
-
-def read(task: Task) -> Calls:
-    """Return the calls that open every gold page, then give the answer with these pages as sources."""
-    pages = list(task.truth.get("pages", ()))
-    answer = Call("answer", {"text": task.truth["answer"], "sources": pages})
-    return [*(Call("open", {"page": title}) for title in pages), answer]
-
-
-def worked(task: Task) -> Calls:
-    """Return the published solution in words, with its answer at the end."""
-    return [Call("answer", {"text": task.truth["solution"]})]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A public file: its path, its importer with options, and the function that plays its gold."""
+    """A public file: its path, and its importer with options."""
 
     path: str
     importer: str
-    gold: Callable[[Task], Calls]
     options: tuple[tuple[str, Any], ...] = ()
 
 
 SOURCES = (
-    Source("mbpp/ic_mbpp.json", "mbpp", submitted),
-    Source("humaneval/HumanEval.jsonl.gz", "humaneval", submitted),
-    Source("humanevalfix_python/python.jsonl", "humanevalfix", submitted),
-    Source("gsm8k/test.jsonl", "gsm8k", worked),
-    Source("spider_dev_10", "spider", queried, (("environment", "agentgym/sql-inprocess-v1"),)),
-    Source("dbbench/dev.jsonl", "dbbench", executed),
-    Source("hotpot_100/hotpotqa_100.json", "hotpot", read),
-    Source("twowiki_200/questions.json", "twowiki", read),
-    Source("xquad_en/xquad.en.json", "squad", read),
+    Source("mbpp/ic_mbpp.json", "mbpp"),
+    Source("humaneval/HumanEval.jsonl.gz", "humaneval"),
+    Source("humanevalfix_python/python.jsonl", "humanevalfix"),
+    Source("gsm8k/test.jsonl", "gsm8k"),
+    Source("spider_dev_10", "spider", (("environment", "agentgym/sql-inprocess-v1"),)),
+    Source("dbbench/dev.jsonl", "dbbench"),
+    Source("hotpot_100/hotpotqa_100.json", "hotpot"),
+    Source("twowiki_200/questions.json", "twowiki"),
+    Source("xquad_en/xquad.en.json", "squad"),
 )
 
 
@@ -96,9 +65,10 @@ async def reproduce(folder: Path, source: Source, most: int | None = None) -> Li
     """Import one file and play the gold of every task, or of `most` tasks drawn evenly."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        tasks = load("importers", source.importer)(folder / source.path, **dict(source.options))["held_out"]
+        task_set = load("importers", source.importer)(folder / source.path, **dict(source.options))
+    tasks = task_set["held_out"]
     chosen = list(tasks) if most is None else list(tasks)[:: max(1, len(tasks) // most)][:most]
-    manager = EpisodeManager(lambda task: ScriptedPolicy(_script(source.gold(task))), RolloutConfig(concurrency=4))
+    manager = EpisodeManager(lambda task: ScriptedPolicy(task_set.solution(task)), RolloutConfig(concurrency=4))
     trajectories = await manager.collect(chosen)
     failed = tuple(trajectory.task.id for trajectory in trajectories if trajectory.success != 1.0)
     return Line(
@@ -136,11 +106,6 @@ def table(lines: Sequence[Line]) -> str:
             f"| `{line.path}` | `{line.importer}` | `{line.environment}` | {line.items:,} | {line.tasks:,} | {solved} |"
         )
     return "\n".join(rows)
-
-
-def _script(calls: Calls) -> Callable[[Sequence[Message]], Message]:
-    """Return a script that makes one of the calls per turn."""
-    return lambda messages: Message("assistant", "", (calls[sum(m.role == "assistant" for m in messages)],))
 
 
 async def _main(folder: Path, names: Sequence[str], most: int | None) -> list[Line]:

@@ -98,7 +98,7 @@ async def validate_tasks(
     """
     tasks = [task for split in task_set for task in task_set[split]]
     known = None if journal is None else Journal(journal)
-    gate, validation = asyncio.Semaphore(max(at_once, 1)), _Validation(task_set.oracle)
+    gate, validation = asyncio.Semaphore(max(at_once, 1)), _Validation(task_set)
     verdicts: dict[str, Verdict] = {}
     kinds: Counter[str] = Counter()
 
@@ -129,10 +129,10 @@ class _Undecided(Exception):
 
 
 class _Validation:
-    """Decides about single tasks. `oracle`: makes the script that solves a task, if the set has one."""
+    """Decides about single tasks of a set."""
 
-    def __init__(self, oracle: Callable[[Task], Any] | None) -> None:
-        self._oracle = oracle
+    def __init__(self, task_set: TaskSet) -> None:
+        self._task_set = task_set
         self._rewards: dict[str, Reward] = {}
 
     async def verdict(self, task: Task, hacks: Mapping[str, Sequence[Message]]) -> Verdict:
@@ -173,18 +173,16 @@ class _Validation:
     async def _solved(self, task: Task, reward: Reward, idle: Trajectory) -> Verdict:
         """Return `sound` if the solution is paid twice, `unsolved` if there is none, or what is wrong."""
         try:
-            if self._oracle is None:
-                raise TaskError("its importer gives no solution")
-            self._oracle(task)
+            self._task_set.solution(task)
         except TaskError as error:
-            if self._oracle is None and type(reward).task_fault is not Reward.task_fault:
+            has_solutions = self._task_set.oracle is not None or self._task_set.answer is not None
+            if not has_solutions and type(reward).task_fault is not Reward.task_fault:
                 return Verdict("sound")  # `task_fault` has tried the solution
             feedback = await self._feedback(idle, reward)
             return Verdict(
                 "unsolved", f"{str(error).removeprefix(f'{task.id}: ').rstrip('.')}{feedback and ': '}{feedback}"
             )
-        oracle = self._oracle
-        solved = await self._play(task, lambda: oracle(task), reward, times=2)
+        solved = await self._play(task, lambda: self._task_set.solution(task), reward, times=2)
         paid = [_paid(trajectory) for trajectory in solved]
         if min(paid) >= 1 - 1e-9:
             return Verdict("sound")

@@ -107,6 +107,17 @@ class TaskSet(Mapping[str, Sequence[Task]]):
             )
         return script
 
+    def solution(self, task: Task) -> Any:
+        """Return the script that solves a task: the oracle's or, in a set without one, the correct answer alone.
+
+        Raises: TaskError if the set has neither, or no solution of this task.
+        """
+        if self.oracle is not None:
+            return self.oracle(task)
+        if self.answer is not None:
+            return [self.answer(task)]
+        raise TaskError(f"{self.name} has neither an oracle nor answers")
+
     def tagged(self, *tags: str) -> TaskSet:
         """Return the same set with only the tasks that have one of the tags, in every split.
 

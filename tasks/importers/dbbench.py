@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from agentgym import Split, Task, TaskError, TaskSet
+from agentgym import Call, Message, Split, Task, TaskError, TaskSet
 
 from .items import read_items, text_of
 
@@ -64,7 +64,14 @@ def load_dbbench(path: str | Path, *, split: Split = "held_out", environment: st
             (f"{path}: some items were left out, because their statements cannot be judged: {'; '.join(left_out)}."),
             stacklevel=2,
         )
-    return TaskSet("sql/dbbench-v1", {split: tasks})
+    return TaskSet("sql/dbbench-v1", {split: tasks}, oracle=_solution)
+
+
+def _solution(task: Task) -> list[Message]:
+    """Return messages that execute the label's statements, then give its answer."""
+    calls = [*(Call("execute", {"sql": sql}) for sql in task.truth["sql"])]
+    calls.append(Call("finish", {"answer": str(task.truth.get("answers", ""))}))
+    return [Message("assistant", "", (call,)) for call in calls]
 
 
 def _listed(value: Any) -> list[Any]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from agentgym import Split, Task, TaskError, TaskSet
+from agentgym import Call, Message, Split, Task, TaskError, TaskSet
 
 from .items import read_items
 
@@ -83,7 +83,12 @@ def _load(
                 tags=(name.partition("/")[2].rpartition("-")[0],),
             )
         )
-    return TaskSet(name, {split: tasks})
+    return TaskSet(name, {split: tasks}, oracle=submit_reference)
+
+
+def submit_reference(task: Task) -> list[Message]:
+    """Return the message that submits the published program."""
+    return [Message("assistant", "", (Call("submit", {"code": task.truth["reference"]}),))]
 
 
 def _before(prompt: str, entry: str, where: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from agentgym import Split, Task, TaskError, TaskSet
 
+from .humaneval import submit_reference
 from .items import field, read_items
 
 FIELDS = {
@@ -51,7 +52,7 @@ def load_mbpp(path: str | Path, *, split: Split = "held_out") -> TaskSet:
             f"{path}: some items were left out, because no code can pass their tests: {'; '.join(left_out)}.",
             stacklevel=2,
         )
-    return TaskSet("code/mbpp-v1", {split: tasks})
+    return TaskSet("code/mbpp-v1", {split: tasks}, oracle=submit_reference)
 
 
 def _task(item: dict[str, Any], where: str, split: Split) -> Task:

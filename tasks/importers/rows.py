@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from agentgym import Split, Task, TaskError, TaskSet
+from agentgym import Call, Message, Split, Task, TaskError, TaskSet, load
 from agentgym.reward import comparison
 
 from .items import field, read_items, text_of
@@ -64,7 +64,15 @@ def load_rows(
             split=task_split,  # type: ignore[arg-type]
         )
         splits[task_split].append(task)
-    return TaskSet(name or path.stem, splits)
+    takes_answers = "answer" in load("environments", environment or "agentgym/sql-v1").tools
+    return TaskSet(name or path.stem, splits, answer=_right_answer if takes_answers else None)
+
+
+def _right_answer(task: Task) -> Message:
+    """Return the message that gives the right answer, the first of several."""
+    answer = task.truth["answer"]
+    text = str(answer[0] if isinstance(answer, list) else answer)
+    return Message("assistant", "", (Call("answer", {"text": text}),))
 
 
 def _rows_of(path: Path) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentgym import Split, Task, TaskError, TaskSet
+from agentgym import Call, Message, Split, Task, TaskError, TaskSet
 
 from .gold_queries import names_in, transpiled, without_bad_golds
 
@@ -59,8 +59,10 @@ def task_set_of(name: str, tasks: list[Task], where: Path, *, check_golds: bool)
     """Return the tasks as a task set, each in its split; `check_golds` applies `without_bad_golds` to them."""
     if check_golds:
         tasks = without_bad_golds(tasks, where)
-    splits = dict.fromkeys(task.split for task in tasks)
-    return TaskSet(name, {split: [task for task in tasks if task.split == split] for split in splits})
+    by_split: dict[str, list[Task]] = {}
+    for task in tasks:
+        by_split.setdefault(task.split, []).append(task)
+    return TaskSet(name, by_split, oracle=run_gold_query)
 
 
 def question(
@@ -96,3 +98,8 @@ def question(
         tags=tuple(tag for tag in (set_name, name, hardness) if tag),
         difficulty=HARDNESS.get(hardness, 0.0),
     )
+
+
+def run_gold_query(task: Task) -> list[Message]:
+    """Return messages that run the gold query, then submit it."""
+    return [Message("assistant", "", (Call(name, {"sql": task.truth["sql"]}),)) for name in ("query", "submit")]

@@ -10,7 +10,7 @@ from agentgym import Split, Task, TaskError, TaskSet
 
 from .gold_queries import transpiled, without_bad_golds
 from .items import read_items, text_of
-from .text_to_sql import ENVIRONMENT
+from .text_to_sql import ENVIRONMENT, run_gold_query
 
 AGGREGATES = ("", "MAX", "MIN", "COUNT", "SUM", "AVG")
 OPERATORS = ("=", ">", "<", "OP")
@@ -73,7 +73,7 @@ def load_wikisql(
         )
     if check_golds:
         tasks = without_bad_golds(tasks, path)
-    return TaskSet("sql/wikisql-v1", {split: tasks})
+    return TaskSet("sql/wikisql-v1", {split: tasks}, oracle=run_gold_query)
 
 
 def _gold(query: Mapping[str, Any], header: list[str], types: list[str]) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from agentgym import Call, Message, TaskSet
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 ROW = {
@@ -34,7 +35,7 @@ def source(importers, tmp_path):
     """Three questions, all about one page."""
     rows = [ROW | {"_id": str(n), "question": f"Who made lamp {n}?"} for n in range(3)]
     (tmp_path / "hotpot.json").write_text(json.dumps(rows))
-    return importers.Source("hotpot.json", "hotpot", importers.read)
+    return importers.Source("hotpot.json", "hotpot")
 
 
 async def test_a_gold_that_solves_every_task_is_a_line_of_the_table(importers, source, tmp_path):
@@ -45,12 +46,13 @@ async def test_a_gold_that_solves_every_task_is_a_line_of_the_table(importers, s
     assert (await importers.reproduce(tmp_path, source, most=2)).n_played == 2
 
 
-async def test_a_gold_that_does_not_solve_a_task_is_named(importers, source, tmp_path):
-    def wrong(task):
+async def test_a_gold_that_does_not_solve_a_task_is_named(importers, source, tmp_path, monkeypatch):
+    def wrong(tasks, task):
         answer = "Bo" if task.id.endswith("/1") else "Ida"
-        return [importers.Call("answer", {"text": answer, "sources": []})]
+        return [Message("assistant", "", (Call("answer", {"text": answer, "sources": []}),))]
 
-    line = await importers.reproduce(tmp_path, replace(source, gold=wrong))
+    monkeypatch.setattr(TaskSet, "solution", wrong)
+    line = await importers.reproduce(tmp_path, source)
     assert (line.solved, [name.rpartition("/")[2] for name in line.failed]) == (2, ["1"])
 
 

@@ -176,3 +176,13 @@ def test_a_task_file_with_a_byte_order_mark_is_read(tmp_path):
     task = Task("a", "agentgym/sql-v1", "How many?", truth={"answer": 3})
     (tmp_path / "tasks.jsonl").write_text("\ufeff" + json.dumps(task.to_json()) + "\n")
     assert [task.id for task in TaskSet.from_jsonl(tmp_path / "tasks.jsonl")["train"]] == ["a"]
+
+
+def test_the_answers_of_rows_are_tried_by_a_validation(shop):
+    out = shop / "tasks.jsonl"
+    words = ["tasks", "import", "rows", str(shop / "rows.jsonl"), "--prompt", "question", "--answer", "value"]
+    words += ["--database", str(shop / "shop.sqlite"), "--validate", "--out", str(out)]
+    finished = CliRunner().invoke(app, words, env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
+    assert finished.exit_code == 0, finished.output
+    rows = map(json.loads, out.with_name("tasks.jsonl.verdicts.jsonl").read_text().splitlines())
+    assert [(row["id"], row["kind"]) for row in rows] == [("rows/00000", "sound"), ("rows/00001", "sound")]
