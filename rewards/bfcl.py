@@ -1,17 +1,20 @@
 """`bfcl`: whether the agent's first message makes the calls that the Berkeley Function-Calling Leaderboard accepts.
 
 Source: BFCL's comparison of syntax trees, Patil et al. 2025 (ICML, "The Berkeley Function Calling Leaderboard (BFCL)"),
-as its package `bfcl-eval` 2026.3.23 computes it for Python. Our tests compare its verdicts with ours.
+as its package `bfcl-eval` 2026.3.23 computes it. Our tests compare its verdicts with ours. In Java and JavaScript we
+read more ways of writing a list or map, and take the quotes off the texts in an array, which that package leaves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym import Call, JudgeError, Reward, Task, Trajectory
 from agentgym.reward import SUCCESS, Components
+
+from .written_values import java_value, javascript_value
 
 TYPES: Mapping[str, type] = {
     "string": str,
@@ -23,6 +26,7 @@ TYPES: Mapping[str, type] = {
     "dict": dict,
     "any": str,
 }
+READERS = {"java": java_value, "javascript": javascript_value}
 LEFT_OUT = ""
 """If this is among the accepted values of an argument, the argument may be left out."""
 _IGNORED = str.maketrans("", "", " ,./-_*^")
@@ -36,12 +40,16 @@ class AcceptedCall:
         required: arguments that the function requires.
         types: for each declared argument, its type, and the type of its items if it is a list, else None.
         accepted: the accepted values of each argument; for a dict, accepted values by key.
+        language: `java` or `javascript` if all arguments are texts in that language; else empty.
+        written: then each argument's type in that language, and the type of its items.
     """
 
     name: str
     required: Sequence[str]
     types: Mapping[str, tuple[str, str | None]]
     accepted: Mapping[str, Sequence[Any]]
+    language: str = ""
+    written: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
 
     def fits(self, call: Call) -> bool:
         """Return whether a call matches this one."""
@@ -52,8 +60,15 @@ class AcceptedCall:
             return False
         left_out = self.accepted.keys() - given.keys()
         return all(LEFT_OUT in self.accepted[name] for name in left_out) and all(
-            _fits(value, self.accepted[name], *self.types[name]) for name, value in given.items()
+            self._fits_argument(name, value) for name, value in given.items()
         )
+
+    def _fits_argument(self, name: str, value: Any) -> bool:
+        if self.language:
+            if not isinstance(value, str):
+                return False
+            value = READERS[self.language](value, *self.written[name])
+        return _fits(value, self.accepted[name], *self.types[name])
 
 
 class Bfcl(Reward):
@@ -110,6 +125,8 @@ def accepted_calls(task: Task) -> list[AcceptedCall]:
                 list(row["required"]),
                 {name: (kind, items) for name, (kind, items) in row["types"].items()},
                 dict(row["accepted"]),
+                row.get("language", ""),
+                {name: (kind, items) for name, (kind, items) in row.get("written", {}).items()},
             )
             for row in task.truth["calls"]
         ]

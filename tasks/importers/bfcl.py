@@ -5,6 +5,7 @@ Source: Patil et al. 2025 (ICML, "The Berkeley Function Calling Leaderboard (BFC
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,13 +14,26 @@ from typing import Any
 from agentgym import Call, JudgeError, Message, Split, Task, TaskError, TaskSet, load
 
 from .items import LeftOutWarning, field, read_items, text_of
+from .written_values import write_value
 
 NAME, ENVIRONMENT, ANSWERS = "calls/bfcl-v1", "agentgym/function-calls-v1", "possible_answer"
 LEFT_OUT = ""
 """If this is among the accepted values of an argument, the argument may be left out."""
+LISTS = ("array", "tuple", "Array", "ArrayList")
 REFUSAL = "None of these functions does that."
-HINT = " Note that the provided function is in Python 3 syntax."
-"""The sentence that the published harness appends to a function's description."""
+SYNTAX = {"java": "Java 8 SDK", "javascript": "JavaScript", "": "Python 3"}
+"""Name of a language in the sentence that the published harness appends to a function's description."""
+LANGUAGES = {"java": "Java", "javascript": "JavaScript"}
+WRITTEN_TYPES = {
+    **dict.fromkeys(("byte", "short", "integer", "long", "Bigint"), "integer"),
+    **dict.fromkeys(("float", "double"), "float"),
+    **dict.fromkeys(("boolean", "Boolean"), "boolean"),
+    **dict.fromkeys(("Array", "ArrayList", "array"), "array"),
+    **dict.fromkeys(("HashMap", "dict"), "dict"),
+    **dict.fromkeys(("String", "char"), "string"),
+    "any": "any",
+}
+"""Types of Java and JavaScript in the reward's words."""
 SCHEMA_TYPES = {
     "integer": "integer",
     "float": "number",
@@ -38,9 +52,9 @@ def load_bfcl(path: str | Path, *, split: Split = "held_out", answers: str | Pat
     """The items of a file, or of all files of a folder, as tasks of `agentgym/function-calls-v1`.
 
     The categories `simple`, `multiple`, `parallel`, `parallel_multiple`, `irrelevance`, `relevance` and their `live_`
-    forms are read. An item's id names its category. Items of other categories (multi-turn, Java, JavaScript) are left
-    out, and a LeftOutWarning names them. Dots in names of functions become `_`, because most call formats allow no
-    dots.
+    forms are read. In `simple_java` and `simple_javascript` all arguments are texts in that language. An item's id
+    names its category. Items of other categories (multi-turn) are left out, and a LeftOutWarning names them. Dots in
+    names of functions become `_`, because most call formats allow no dots.
 
     Args:
         path: a file of JSON lines such as `BFCL_v4_multiple.json`, or the folder with these files.
@@ -114,8 +128,6 @@ def _can_be_solved(task: Task, where: str) -> bool:
 
 def _why_not(category: str) -> str:
     """Return why a category cannot be read; empty if it can."""
-    if "java" in category:
-        return "arguments in Java or JavaScript"
     kinds = ("simple", "multiple", "parallel", "irrelevance", "relevance")
     if "multi_turn" in category or not any(kind in category for kind in kinds):
         return f"the category {category!r} is not of one turn"
@@ -138,14 +150,15 @@ def _task(
     functions = item.get("function")
     if not isinstance(functions, list):
         raise TaskError(f"{where}: the field function must be a list.")
+    language = next((each for each in ("javascript", "java") if each in category), "")
     try:
         if "relevance" in category:
             truth: dict[str, Any] = {"kind": "no_call" if "irrelevance" in category else "some_call"}
         elif name not in accepted:
             raise TaskError(f"{where}: {ANSWERS} has no row with the id {name!r}.")
         else:
-            truth = {"kind": "calls", "calls": [_call(row, functions) for row in accepted[name]]}
-        tools = [{"type": "function", "function": function_of(function)} for function in functions]
+            truth = {"kind": "calls", "calls": [_call(row, functions, language) for row in accepted[name]]}
+        tools = [{"type": "function", "function": function_of(function, language)} for function in functions]
         turns = item["question"]
         messages = tuple(Message(each["role"], each["content"]) for each in turns[0])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -171,28 +184,54 @@ def _name(published: str) -> str:
     return published.replace(".", "_")
 
 
-def _call(row: Mapping[str, Any], functions: list[Any]) -> dict[str, Any]:
+def _call(row: Mapping[str, Any], functions: list[Any], language: str) -> dict[str, Any]:
     """Return an accepted call with its function's declared types, in the form of the reward `bfcl`."""
     ((name, accepted),) = row.items()
     parameters = next((each["parameters"] for each in functions if each["name"] == name), None)
     if parameters is None:
         raise ValueError(f"no function {name!r} is declared")
     types = {key: [value["type"], _items(value)] for key, value in parameters["properties"].items()}
+    written = {}
+    if language:
+        written = {"language": language, "written": types}
+        types = {
+            key: [WRITTEN_TYPES[kind], None if items is None else WRITTEN_TYPES[items]]
+            for key, (kind, items) in types.items()
+        }
     for argument, values in accepted.items():
         if not isinstance(values, list):
             raise ValueError(f"the accepted values of {argument} must be a list")
-    return {"name": _name(name), "required": parameters["required"], "types": types, "accepted": accepted}
+    call = {"name": _name(name), "required": parameters["required"], "types": types, "accepted": accepted}
+    return call | written
 
 
 def _items(schema: Mapping[str, Any]) -> str | None:
-    kind: str | None = schema["items"]["type"] if schema["type"] in ("array", "tuple") else None
+    kind: str | None = schema["items"]["type"] if schema["type"] in LISTS else None
     return kind
 
 
-def function_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a function in JSON Schema, as shown to an agent."""
-    description = given["description"] + HINT
-    return {"name": _name(given["name"]), "description": description, "parameters": _schema(given["parameters"])}
+def function_of(given: Mapping[str, Any], language: str = "") -> dict[str, Any]:
+    """Return a function in JSON Schema, as shown to an agent. `language`: that of its arguments, if they are texts."""
+    description = f"{given['description']} Note that the provided function is in {SYNTAX[language]} syntax."
+    parameters = given["parameters"]
+    if language:
+        properties = {name: _written(value, language) for name, value in parameters["properties"].items()}
+        parameters = {**parameters, "properties": properties}
+    return {"name": _name(given["name"]), "description": description, "parameters": _schema(parameters)}
+
+
+def _written(given: Mapping[str, Any], language: str) -> dict[str, Any]:
+    """Return an argument that is a text in a language; its description says the type, in the published words."""
+    kind, name = given["type"], LANGUAGES[language]
+    note = f"This is {name} {kind} type parameter in string representation."
+    if kind == "any":
+        note = f"This parameter can be of any type of {name} object in string representation."
+    if kind in LISTS:
+        note += f" The list elements are of type {given['items']['type']}; they are not in string representation."
+    if kind == "dict" and "properties" in given:
+        note += " The dictionary entries have the following schema; they are not in string representation. "
+        note += json.dumps(given["properties"])
+    return {"type": "string", "description": f"{given['description']} {note}"}
 
 
 def _schema(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,6 +257,9 @@ def _gold(row: Mapping[str, Any]) -> dict[str, Any]:
             elif items == "dict" and isinstance(value, list):
                 value = [_gold_dict(each) for each in value]
             arguments[name] = value
+    if language := row.get("language"):
+        types = {name: (kind, items) for name, (kind, items) in row["written"].items()}
+        return {name: write_value(value, *types[name], language) for name, value in arguments.items()}
     return arguments
 
 

@@ -26,9 +26,9 @@ def verdict(row):
     if "entry" in row:
         steps = [[[call] for call in turn] for turn in row["calls"]]
         return multi_turn_checker(steps, row["accepted"], row["entry"], "", "any")["valid"]
-    return ast_checker(row["functions"], row["calls"], row["accepted"], Language.PYTHON, row["category"], "any")[
-        "valid"
-    ]
+    language = {"simple_java": Language.JAVA, "simple_javascript": Language.JAVASCRIPT}.get(row["category"])
+    language = language or Language.PYTHON
+    return ast_checker(row["functions"], row["calls"], row["accepted"], language, row["category"], "any")["valid"]
 
 
 for line in sys.stdin:

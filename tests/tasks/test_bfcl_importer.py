@@ -11,11 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentgym import Call, EpisodeManager, Message, ScriptedPolicy
 from agentgym.errors import JudgeError, TaskError
 from agentgym.registry import load, load_reward
 from agentgym.rewards.bfcl import accepted_calls, all_fit
+from agentgym.rewards.written_values import java_value, javascript_value
 from agentgym.tasks.importers.items import LeftOutWarning, read_items
 
 MUTATIONS = 6
@@ -46,6 +49,20 @@ ACCEPTED = {
     "stops": [[{"at": ["Bonn"]}], ""],
 }
 GOLD = {"city": "Bad Ems", "nights": 2}
+JAVA = function(
+    "Room.book",
+    ["guest", "nights", "extras"],
+    guest={"type": "any", "description": "Who."},
+    nights={"type": "long", "description": "How long."},
+    extras={"type": "ArrayList", "items": {"type": "String"}, "description": "What else."},
+    prices={"type": "HashMap", "description": "By extra."},
+)
+JAVA_ACCEPTED = {
+    "guest": ["currentGuest"],
+    "nights": [2],
+    "extras": [["sea view", "bath"]],
+    "prices": [{"bath": [9.5], "open": [True]}, ""],
+}
 
 
 def question(category, number=0, functions=(BOOK,), **more):
@@ -75,7 +92,8 @@ def folder_of_all(write):
     write("parallel", [parallel], [(parallel, [{"room.book": ACCEPTED}, {"room.book": ACCEPTED | {"city": ["Köln"]}}])])
     write("irrelevance", [question("irrelevance"), question("irrelevance", 1, functions=())])
     write("live_relevance", [question("live_relevance")])
-    write("simple_java", [question("simple_java")])
+    java = question("simple_java", functions=[JAVA])
+    write("simple_java", [java], [(java, [{"Room.book": JAVA_ACCEPTED}])])
     return write("multi_turn_base", [{"id": "multi_turn_base_0"}]).parent
 
 
@@ -84,21 +102,21 @@ async def play(tasks, player):
 
 
 async def test_a_folder_is_read_played_and_judged_and_what_is_not_read_is_named(write):
-    with pytest.warns(LeftOutWarning, match=r"2 left out: .*Java.*, the category 'BFCL_v4_multi_turn_base'"):
+    with pytest.warns(LeftOutWarning, match=r"1 left out: the category 'BFCL_v4_multi_turn_base'"):
         task_set = load("importers", "bfcl")(folder_of_all(write))
     tasks = task_set["held_out"]
     assert [task.id for task in tasks] == [
-        *("irrelevance_0", "irrelevance_1", "live_relevance_0", "parallel_0", "simple_python_0")
+        *("irrelevance_0", "irrelevance_1", "live_relevance_0", "parallel_0", "simple_java_0", "simple_python_0")
     ]
     assert tasks[1].parameters["tools"] == []
     (tool,) = tasks[-1].parameters["tools"]
     assert tool["function"]["name"] == "room_book"
     assert tool["function"]["parameters"]["properties"]["stops"] == {"type": "array", "items": {"type": "object"}}
     solved = await play(tasks, task_set.oracle)
-    assert [trajectory.success for trajectory in solved] == [1.0] * 5
+    assert [trajectory.success for trajectory in solved] == [1.0] * 6
     assert {len(trajectory.turns) for trajectory in solved} == {1}
     silent = await play(tasks, lambda task: [Message("assistant", "I do not know.")])
-    assert [trajectory.success for trajectory in silent] == [1.0, 1.0, 0.0, 0.0, 0.0], (
+    assert [trajectory.success for trajectory in silent] == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0], (
         "silence is right where it is asked"
     )
 
@@ -183,6 +201,67 @@ def test_a_file_that_is_none_is_refused_with_the_place(write, tmp_path, kind):
         load("importers", "bfcl")(path)
 
 
+@pytest.mark.parametrize(
+    ("change", "is_right"),
+    [
+        ({}, True),
+        ({"guest": "current-guest"}, True),
+        ({"nights": "2"}, False),
+        ({"nights": 2}, False),
+        ({"extras": 'Arrays.asList("Sea view", "bath")'}, True),
+        ({"extras": 'new ArrayList<String>() {{ add("sea view"); add("bath"); }}'}, True),
+        ({"extras": 'new ArrayList<>(Arrays.asList("bath", "sea view"))'}, False),
+        ({"extras": '["sea view", "bath"]'}, False),
+        ({"prices": 'new HashMap<String, Object>() {{ put("bath", 9.5); put("open", true); }}'}, True),
+        ({"prices": 'new HashMap<>() {{ put("bath", 9.5); }}'}, False),
+    ],
+)
+def test_arguments_in_java_are_texts_in_java(write, change, is_right):
+    row = question("simple_java", functions=[JAVA])
+    task_set = load("importers", "bfcl")(write("simple_java", [row], [(row, [{"Room.book": JAVA_ACCEPTED}])]))
+    (task,) = task_set["held_out"]
+    assert task.parameters["tools"][0]["function"]["parameters"]["properties"]["nights"] == {
+        "type": "string",
+        "description": "How long. This is Java long type parameter in string representation.",
+    }
+    arguments = {**task_set.oracle(task)[0].calls[0].arguments, **change}
+    assert all_fit([Call("Room_book", arguments)], accepted_calls(task)) is is_right
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "items", "value"),
+    [
+        ("[1, 'two', true]", "array", "any", [1, "two", True]),
+        ("new Array([1, 2], [3])", "array", "array", [[1, 2], [3]]),
+        (
+            "{limit: 50, 'name': run(a, b), nested: {x: [\"y\"]}}",
+            "dict",
+            None,
+            {"limit": 50, "name": "run(a, b)", "nested": {"x": ["y"]}},
+        ),
+        ("12n", "Bigint", None, 12),
+        ("'text'", "String", None, "text"),
+        ("60", "float", None, 60.0),
+        ("[1, 2", "array", None, "[1, 2"),
+        ("[" * 50 + "]" * 50, "array", None, "[" * 50 + "]" * 50),
+    ],
+)
+def test_values_of_javascript_are_read_or_are_names(text, kind, items, value):
+    assert javascript_value(text, kind, items) == value
+
+
+@given(
+    st.text(alphabet="newArayListHMp<>(){}[],;.:\"'\\ 1fL\n", max_size=60),
+    st.sampled_from(["Array", "HashMap", "long"]),
+)
+def test_any_text_is_a_value_or_a_name(text, kind):
+    assert isinstance(java_value(text, kind, None), str | int | float | list | dict)
+    assert isinstance(
+        javascript_value(text, {"Array": "array", "HashMap": "dict"}.get(kind, kind), None),
+        str | int | float | list | dict,
+    )
+
+
 def test_what_no_call_can_solve_is_left_out(write):
     """Four published answers are so: one names an argument that its function lacks, one accepts no value."""
     rows = [question("simple_python", number) for number in range(2)]
@@ -216,6 +295,14 @@ def changed(rng, value):
     return rng.choice(kinds)
 
 
+def unquoted(arguments, category):
+    """The arguments for the published checker, which leaves the quotes on the texts of an array in Java."""
+    if category != "simple_java":
+        return arguments
+    arrays = {name for name, value in arguments.items() if str(value).startswith("new Object[]")}
+    return {name: value.replace('"', "") if name in arrays else value for name, value in arguments.items()}
+
+
 def mutated(rng, calls, accepted):
     """The calls with one thing about them changed."""
     calls = [Call(call.name, dict(call.arguments)) for call in calls]
@@ -244,7 +331,7 @@ def test_verdicts_are_those_of_the_published_checker():
     data = folder / "bfcl_eval" / "data"
     with pytest.warns(LeftOutWarning):
         task_set = load("importers", "bfcl")(data)
-    assert len(task_set["held_out"]) == 3_487
+    assert len(task_set["held_out"]) == 3_635
     rng, rows, verdicts = random.Random(0), [], []
     published = {}
     for category in {task.tags[0] for task in task_set["held_out"] if task.truth["kind"] == "calls"}:
@@ -258,7 +345,7 @@ def test_verdicts_are_those_of_the_published_checker():
             functions, answers = published[task.id]
             for calls in [gold, *(mutated(rng, gold, accepted) for _ in range(MUTATIONS))]:
                 verdicts.append(all_fit(calls, accepted))
-                named = [{call.name: call.arguments} for call in calls]
+                named = [{call.name: unquoted(call.arguments, task.tags[0])} for call in calls]
                 rows.append({"functions": functions, "calls": named, "accepted": answers, "category": task.tags[0]})
     script = Path(__file__).with_name("bfcl_verdicts.py")
     finished = subprocess.run(
