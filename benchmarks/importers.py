@@ -22,12 +22,6 @@ from typing import Any
 
 from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy
 from agentgym.registry import close_backends, load
-from agentgym.tasks.importers.bfcl import oracle
-
-
-def called(task: Task) -> Calls:
-    """Return the accepted call."""
-    return oracle(task)[0].calls
 
 
 @dataclass(frozen=True)
@@ -40,7 +34,6 @@ class Source:
 
 
 SOURCES = (
-<<<<<<< HEAD
     Source("mbpp/ic_mbpp.json", "mbpp"),
     Source("humaneval/HumanEval.jsonl.gz", "humaneval"),
     Source("humanevalfix_python/python.jsonl", "humanevalfix"),
@@ -50,19 +43,8 @@ SOURCES = (
     Source("hotpot_100/hotpotqa_100.json", "hotpot"),
     Source("twowiki_200/questions.json", "twowiki"),
     Source("xquad_en/xquad.en.json", "squad"),
-=======
-    Source("mbpp/ic_mbpp.json", "mbpp", submitted),
-    Source("humaneval/HumanEval.jsonl.gz", "humaneval", submitted),
-    Source("humanevalfix_python/python.jsonl", "humanevalfix", submitted),
-    Source("gsm8k/test.jsonl", "gsm8k", worked),
-    Source("spider_dev_10", "spider", queried, (("environment", "agentgym/sql-inprocess-v1"),)),
-    Source("dbbench/dev.jsonl", "dbbench", executed),
-    Source("hotpot_100/hotpotqa_100.json", "hotpot", read),
-    Source("twowiki_200/questions.json", "twowiki", read),
-    Source("xquad_en/xquad.en.json", "squad", read),
-    Source("bfcl/BFCL_v4_simple_java.json", "bfcl", called),
-    Source("bfcl/BFCL_v4_simple_javascript.json", "bfcl", called),
->>>>>>> 4aa7f080 (Import BFCL's Java and JavaScript items)
+    Source("bfcl/BFCL_v4_simple_java.json", "bfcl"),
+    Source("bfcl/BFCL_v4_simple_javascript.json", "bfcl"),
 )
 
 
