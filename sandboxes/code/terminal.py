@@ -6,8 +6,11 @@ import base64
 import io
 import json
 import shlex
+import stat
 import tarfile
+import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,22 +30,23 @@ from agentgym import (
     Workspace,
     tool,
 )
-from agentgym.sandbox import Sandbox, Snapshot, rootfs
+from agentgym.sandbox import Sandbox, Snapshot
 
+from .base_images import BaseImage, base_images, images_from
 from .bash import KEEPER
-from .build_plan import STORE
+from .build_sandbox import ARCHIVE, COPYING
 from .terminal_folder import DISK_MIB, MEMORY_MIB, TerminalFolder
 from .terminal_hacks import terminal_hacks
-from .terminal_image import INODES, PROCESSES, built, chosen_image, image_of
+from .terminal_sandbox import INODES, PROCESSES, open_task
 from .transcript import transcript
 
 COMMAND_S = 120.0
 MAX_BYTES, MAX_FILES, MAX_CHARS = 32 * 2**20, 2_000, 1_400_000
-AT_ONCE = 200  # number of names in one command line
+PUT_S = 120.0
 HANDED_IN = "Handed in: "
-NOT_HANDED_IN = ("logs", "tests", "solution")
+NOT_HANDED_IN = ("logs", "tests", "solution", "tmp", "proc", "dev", "sys")
 DONE = Call("done", {})
-ENTRIES = GuestModule(__package__, "guest_entries")
+CHANGES = GuestModule(__package__, "guest_changes")
 SYSTEM = "You work in a shell. Do what is asked with commands, then call done."
 
 
@@ -50,15 +54,16 @@ class CodeTerminal(Environment):
     """A shell in a sandbox, on a task folder's files. Not isolated from each other: its commands share files and /tmp.
 
     Task parameters: `folder`, the path of a task folder of Harbor or Terminal-Bench on this host; `digest`, a hash of
-    its content at the import; `image`, to replace the image that its Dockerfile names. The agent sees neither tests nor
-    solution. `done` submits the changed files outside /tmp; the reward `terminal_verifier` runs the tests on them in
-    another sandbox.
+    its content at the import; `images`, what is used for each image that its Dockerfile names. The agent is root by
+    name in the image that its Dockerfile makes, and sees neither tests nor solution. `done` submits all changed files
+    but those in /tmp; the reward `terminal_verifier` runs the tests on them in another sandbox.
     """
 
     sandbox = SandboxSpec(memory_mib=MEMORY_MIB, disk_mib=DISK_MIB, processes=PROCESSES, inodes=INODES)
     reward = "terminal_verifier"
     _folder: TerminalFolder
-    _base: Snapshot
+    _spec: SandboxSpec
+    _workdir: str
     _shell: Sandbox
     _observed: ObservedState
     _spent_s: float  # wall time of all commands so far
@@ -81,7 +86,7 @@ class CodeTerminal(Environment):
             raise ToolError(f"The {self._folder.agent_s:g} s for commands are used up. Call done.")
         argv = ["bash", "--noprofile", "--norc", "-c", KEEPER, "bash", command]
         limit = min(COMMAND_S, remaining)
-        result = await self._shell.exec(argv, cwd=self._folder.plan.workdir, timeout_s=limit)
+        result = await self._shell.exec(argv, cwd=self._workdir, timeout_s=limit)
         self._spent_s += result.duration_s
         return self._observed.add(transcript(result, limit, max_chars=8_000))
 
@@ -95,7 +100,7 @@ class CodeTerminal(Environment):
         return self._observed.key((await self._shell.snapshot()).id)
 
     async def workspace(self) -> Workspace | None:
-        return Workspace(self._shell, self._folder.plan.workdir, "done")
+        return Workspace(self._shell, self._workdir, "done")
 
     async def checkpoint(self) -> Checkpoint | None:
         return Checkpoint({**self._observed.data(), "spent_s": self._spent_s}, await self._shell.snapshot())
@@ -109,20 +114,19 @@ class CodeTerminal(Environment):
     def task_of(cls, path: str | Path, *, image: str = "") -> dict[str, Any]:
         """Return the arguments of a `Task` for a task folder: `id`, `prompt`, `parameters`, `truth` and `tags`.
 
-        Args: `image` replaces the image that the Dockerfile names; `host` means this host's programs.
+        Args: `image` replaces the images that the Dockerfile names; `host` means this host's programs.
         Raises: TaskError naming the folder and what is missing or not supported.
         """
         folder = TerminalFolder.read(Path(path).absolute())
         try:
-            image = chosen_image(image) if image else image_of(folder.plan.base)
+            images = [asdict(image) for image in base_images(folder.dockerfile, image)]
         except TaskError as error:
             raise TaskError(f"{path}: {error}.") from error
         where = {"folder": str(Path(path).absolute()), "digest": folder.digest}
-        base = {"asked": folder.plan.base, "used": image, "stand_in": rootfs.is_stand_in(image)}
         return {
             "id": folder.name,
             "prompt": folder.instruction.strip(),
-            "parameters": {**where, "image": image, "base": base},
+            "parameters": {**where, "images": images},
             "truth": where,
             "tags": folder.tags,
         }
@@ -138,7 +142,8 @@ class CodeTerminal(Environment):
             code = f"p = pathlib.Path({f'/solution/{path}'!r}); p.parent.mkdir(parents=True, exist_ok=True); "
             code += f"p.write_bytes(base64.b64decode('{base64.b64encode(data).decode()}'))"
             commands.append(f"python3 -c {shlex.quote(f'import base64, pathlib; {code}')}")
-        commands.append(f"bash /solution/{folder.solution_script}")
+        variables = [f"{name}={shlex.quote(value)}" for name, value in folder.solution_environment.items()]
+        commands.append(" ".join([*variables, f"bash /solution/{folder.solution_script}"]))
         return [
             *(Message("assistant", "", (Call("bash", {"command": command}),)) for command in commands),
             Message("assistant", "", (DONE,)),
@@ -159,41 +164,38 @@ class CodeTerminal(Environment):
         if self.backend is None:
             await self.open_sandbox()  # raises an error that says what is missing
         assert self.backend is not None
-        spec, self._base = await built(self.backend, self._folder, str(task.parameters["image"]))
-        self._shell = await self.open_sandbox(spec, snapshot=snapshot or self._base)
+        self._spec, self._workdir = await open_task(self.backend, self._folder, images_of(task))
+        self._shell = await self.open_sandbox(self._spec, snapshot=snapshot)
 
     async def _changes(self) -> str:
         """Return the changes since the beginning, as JSON: an archive of changed files, and the names of deleted files.
 
         Raises: ToolError if the changes are too many or too large, or the agent's processes use up the sandbox.
         """
-        now, before = (await self._shell.snapshot()).entries, self._base.entries
-        try:
-            paths, *links = await ENTRIES.call(self._shell, "entries", STORE, timeout_s=60)
-            executable = frozenset(map(str, paths))
-            targets = {str(path): str(target) for path, target in links}
-        except (GuestStopped, ValueError, TypeError) as error:
-            raise ToolError("The files cannot be listed: end what runs, and remove files.") from error
-        packed, gone, size, count = io.BytesIO(), _below_store(before.keys() - now.keys()), 0, 0
+        changed = _handed_in((await self._shell.snapshot()).entries)
+        if len(changed) > MAX_FILES:
+            raise ToolError(f"{len(changed)} files were changed; at most {MAX_FILES} are taken. Remove some.")
+        now = await self._kinds(self._shell, changed)
+        initial = await self._initial([path for path, row in now.items() if stat.S_ISDIR(row[0])])
+        gone = [f"{path}/{name}" for path, row in initial.items() for name in sorted({*row[3]} - {*now[path][3]})]
+        gone = [path for path in gone if _is_handed_in(path)]
+        packed, size = io.BytesIO(), 0
         with tarfile.open(fileobj=packed, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
-            for path in _below_store(raw for raw in now if now[raw] != before.get(raw)):
+            for path, (mode, length, target, _) in now.items():
                 info = tarfile.TarInfo(path)
+                info.mode = stat.S_IMODE(mode) | 0o600
                 data = b""
-                if path in targets:
-                    info.type, info.linkname = tarfile.SYMTYPE, targets[path]
+                if stat.S_ISLNK(mode):
+                    info.type, info.linkname = tarfile.SYMTYPE, target
+                elif stat.S_ISDIR(mode):
+                    info.type = tarfile.DIRTYPE
+                elif not stat.S_ISREG(mode):
+                    continue  # it was removed, or is a pipe or socket
                 else:
-                    try:
-                        data = await self._shell.read(f"{STORE}/{path}", max_bytes=MAX_BYTES)
-                        info.mode = 0o755 if path in executable else 0o644
-                    except IsADirectoryError:
-                        info.type = tarfile.DIRTYPE
-                    except SandboxError:  # SandboxError may be an OSError too
-                        raise
-                    except (OSError, ValueError) as error:
-                        raise ToolError(f"/{path} cannot be handed in. Remove it. ({error})") from error
-                size, count = size + len(data), count + 1
-                if size > MAX_BYTES or count > MAX_FILES:
-                    raise ToolError(f"More than {MAX_FILES} files or {MAX_BYTES} bytes were changed. Remove some.")
+                    size += length
+                    if size > MAX_BYTES:
+                        raise ToolError(f"More than {MAX_BYTES} bytes were changed. Remove some files.")
+                    data = await self._content(path)
                 info.size = len(data)
                 archive.addfile(info, io.BytesIO(data))
         text = json.dumps({"archive": base64.b64encode(packed.getvalue()).decode(), "gone": gone})
@@ -203,41 +205,70 @@ class CodeTerminal(Environment):
             )
         return text
 
+    async def _content(self, path: str) -> bytes:
+        try:
+            return await self._shell.read(f"/{path}", max_bytes=MAX_BYTES)
+        except SandboxError:  # SandboxError may be an OSError too
+            raise
+        except (OSError, ValueError) as error:
+            raise ToolError(f"/{path} cannot be handed in. Remove it. ({error})") from error
 
-def _below_store(names: Iterable[bytes]) -> list[str]:
-    """Return the sorted paths to submit, relative to the store, out of a snapshot's paths."""
-    prefix = f"{STORE}/".lstrip("/").encode()
-    inside = (name.lstrip(b"/").removeprefix(prefix) for name in names if name.lstrip(b"/").startswith(prefix))
-    paths = sorted(name.decode("utf-8", "surrogateescape") for name in inside)
-    return [path for path in paths if path.partition("/")[0] not in NOT_HANDED_IN]
+    async def _initial(self, folders: list[str]) -> dict[str, list[Any]]:
+        """Return what folders are in the task's image."""
+        assert self.backend is not None
+        sandbox = await self.backend.create(self._spec)
+        try:
+            return await self._kinds(sandbox, folders)
+        finally:
+            await sandbox.close()
+
+    @staticmethod
+    async def _kinds(sandbox: Sandbox, paths: list[str]) -> dict[str, list[Any]]:
+        try:
+            rows = await CHANGES.call(sandbox, "kinds", [f"/{path}" for path in paths], timeout_s=60)
+            return dict(zip(paths, rows, strict=True))
+        except (GuestStopped, ValueError, TypeError) as error:
+            raise ToolError("The files cannot be listed: end what runs, and remove files.") from error
+
+
+def _handed_in(entries: Iterable[bytes]) -> list[str]:
+    """Return the sorted paths to submit, relative to the root, out of a snapshot's paths."""
+    paths = sorted(name.lstrip(b"/").decode("utf-8", "surrogateescape") for name in entries)
+    return [path for path in paths if _is_handed_in(path)]
+
+
+def _is_handed_in(path: str) -> bool:
+    return path.partition("/")[0] not in NOT_HANDED_IN
 
 
 def folder_of(task: Task) -> TerminalFolder:
     """Read the folder of a task. Raises: TaskError if it is missing, or has changed since it was imported."""
     path, digest = task.parameters.get("folder"), task.parameters.get("digest")
-    if not isinstance(path, str) or not isinstance(task.parameters.get("image"), str):
-        raise TaskError(
-            f"{task.id} needs parameters 'folder' and 'image'. Import it by `agentgym tasks import harbor`."
-        )
+    if not isinstance(path, str):
+        raise TaskError(f"{task.id} needs the parameter 'folder'. Import it by `agentgym tasks import harbor`.")
     folder = TerminalFolder.read(path)
     if digest != folder.digest:
         raise TaskError(f"{task.id}: {path} has changed since it was imported. Import it again.")
     return folder
 
 
+def images_of(task: Task) -> dict[str, BaseImage]:
+    """Return the images of a task by the names that its Dockerfile has. Raises: TaskError if they are missing."""
+    try:
+        return images_from(task.parameters["images"])
+    except (KeyError, TypeError) as error:
+        raise TaskError(
+            f"{task.id} has no valid parameter 'images'. Import it again by `agentgym tasks import harbor`."
+        ) from error
+
+
 async def put(sandbox: Sandbox, submission: str) -> None:
     """Apply a submission of `done`. Raises: ValueError if `done` cannot have written it; OSError; SandboxError."""
     data: Mapping[str, Any] = json.loads(submission)
-    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(data["archive"])), mode="r:gz") as archive:
-        members = archive.getmembers()
-        folders = [member.name for member in members if member.isdir()]
-        for command, names in (["rm", "-rf"], data["gone"]), (["mkdir", "-p"], folders):
-            for start in range(0, len(names), AT_ONCE):
-                await sandbox.exec([*command, "--", *(f"{STORE}/{name}" for name in names[start : start + AT_ONCE])])
-        for member in members:
-            if member.issym():
-                path = f"{STORE}/{member.name}"
-                await sandbox.exec(["rm", "-rf", "--", path])
-                await sandbox.exec(["ln", "-s", "--", member.linkname, path])
-            elif (content := archive.extractfile(member)) is not None:
-                await sandbox.write(f"{STORE}/{member.name}", content.read(), member.mode)
+    unpacking = zlib.decompressobj(wbits=31)
+    archive = unpacking.decompress(base64.b64decode(data["archive"]), 2 * MAX_BYTES)
+    gone = [str(path) for path in data["gone"]]
+    if not unpacking.eof:
+        raise ValueError("the archive is too large, or incomplete")
+    await sandbox.write(ARCHIVE, archive)
+    await COPYING.call(sandbox, "unpack", ARCHIVE, gone, timeout_s=PUT_S)

@@ -16,7 +16,6 @@ from typing import Any
 from agentgym import TaskError
 
 from .build_context import Files, check_sources, read_files, without_ignored
-from .build_plan import BuildPlan, parse_plan, plan_of
 from .compose_file import ComposeService, load_yaml, read_compose
 from .dockerfile import Dockerfile, parse_dockerfile
 from .harbor_config import number_of, read_config
@@ -30,7 +29,6 @@ class TerminalFolder:
     """A task folder.
 
     Attributes:
-        plan: the plan of its Dockerfile.
         dockerfile: how its image is built.
         context: the files beside the Dockerfile.
         tests, solution: the files of /tests and /solution.
@@ -45,7 +43,6 @@ class TerminalFolder:
 
     name: str
     instruction: str
-    plan: BuildPlan
     dockerfile: Dockerfile
     context: Files
     tests: Files
@@ -175,7 +172,6 @@ def _checked(
     settings = (dockerfile, service, sorted(context.items()), sorted(fields.items()))
     return TerminalFolder(
         folder.name,
-        plan=plan_of(parse_plan(dockerfile), _regular(beside)),
         dockerfile=parsed,
         context=built_of,
         digest=hashlib.sha256(repr(settings).encode()).hexdigest(),

@@ -15,10 +15,9 @@ from agentgym.reward import SUCCESS, Components, judge_submission
 from agentgym.sandbox import Backend, Sandbox
 
 from .build_context import Files
-from .build_plan import STORE
-from .terminal import HANDED_IN, CodeTerminal, folder_of, put
+from .terminal import HANDED_IN, CodeTerminal, folder_of, images_of, put
 from .terminal_controls import always_passing, is_pytest, with_failing, without_swaying
-from .terminal_image import built
+from .terminal_sandbox import open_task
 
 REWARD_FILE = "/logs/verifier/reward"
 MAX_REWARD = 2**16
@@ -142,7 +141,7 @@ class TerminalVerifier(Reward):
 
     async def _run(self, task: Task, command: str) -> str:
         """Return what a command prints in the task's initial files."""
-        sandbox = await self._opened(task)
+        sandbox, _ = await self._opened(task)
         try:
             result = await sandbox.exec(["bash", "-c", command], max_output_bytes=2**20)
             return result.stdout.decode("utf-8", "replace")
@@ -162,16 +161,16 @@ class TerminalVerifier(Reward):
 
     async def _verify(self, task: Task, submission: str, output: list[str] | None, tests: Files | None) -> float:
         folder = folder_of(task)
-        sandbox = await self._opened(task)
+        sandbox, workdir = await self._opened(task)
         try:
             if submission:
                 await put(sandbox, submission)
             for path, (data, mode) in (folder.tests if tests is None else tests).items():
-                await sandbox.write(f"{STORE}/tests/{path}", data, mode)
+                await sandbox.write(f"/tests/{path}", data, mode)
             await sandbox.exec(["mkdir", "-p", "/logs/verifier", "/logs/agent"])
             result = await sandbox.exec(
                 ["bash", f"/tests/{folder.test_script}"],
-                cwd=folder.plan.workdir,
+                cwd=workdir,
                 env={"PYTHONNOUSERSITE": "1", **folder.verifier_environment},
                 timeout_s=folder.verifier_s,
                 max_output_bytes=OUTPUT,
@@ -184,11 +183,11 @@ class TerminalVerifier(Reward):
         finally:
             await sandbox.close()
 
-    async def _opened(self, task: Task) -> Sandbox:
-        """Return a new sandbox with the task's initial files."""
+    async def _opened(self, task: Task) -> tuple[Sandbox, str]:
+        """Return a new sandbox with the task's initial files, and its working folder."""
         backend = shared_backend(self.backend)
-        spec, base = await built(backend, folder_of(task), str(task.parameters["image"]))
-        return await backend.create(spec, snapshot=base)
+        spec, workdir = await open_task(backend, folder_of(task), images_of(task))
+        return await backend.create(spec), workdir
 
 
 def _submitted(episode: Trajectory) -> str | None:
@@ -200,7 +199,7 @@ async def _written(sandbox: Sandbox) -> float:
     """Return the reward that the tests wrote, 0 for none."""
     for ending in (".txt", ".json"):
         try:
-            text = (await sandbox.read(f"{STORE}{REWARD_FILE}{ending}", max_bytes=MAX_REWARD)).decode("utf-8")
+            text = (await sandbox.read(f"{REWARD_FILE}{ending}", max_bytes=MAX_REWARD)).decode("utf-8")
             value = float(text) if ending == ".txt" else _of_json(json.loads(text))
         except SandboxError:
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -54,11 +55,11 @@ def load_harbor(
         raise TaskError(f"No task folder of {path} can be used. {_listed(reasons)}")
     if reasons:
         warnings.warn(LeftOutWarning(f"{path}: left out: {_listed(reasons)}", reasons), stacklevel=2)
-    bases = [task.parameters["base"] for task in tasks if task.parameters["base"]["stand_in"]]
-    if bases:
-        pairs = sorted({f"{base['asked']} by {base['used']}" for base in bases})
-        message = f"{path}: in {len(bases)} of {len(tasks)} tasks the base image is replaced: {', '.join(pairs)}."
-        warnings.warn(message, stacklevel=2)
+    replaced = [image for task in tasks for image in task.parameters["images"] if image["stand_in"]]
+    if replaced:
+        pairs = Counter(f"{image['requested']} by {image['used']}" for image in replaced)
+        lines = ", ".join(f"{pair} ({count})" for pair, count in pairs.most_common())
+        warnings.warn(f"{path}: base images are replaced by stand-ins, in other versions: {lines}.", stacklevel=2)
     return TaskSet(NAME, {split: tasks}, oracle=environment.solution_of)
 
 

@@ -33,8 +33,8 @@ def top(tmp_path_factory):
         patch.setenv("AGENTGYM_CACHE", str(top / "cache"))
         images = top / "cache" / "images"
         images.mkdir(parents=True)
-        write_python_image(images / "python3.11", sys.executable, programs=PROGRAMS, data=())
-        (images / "python3.11" / "data").mkdir()
+        write_python_image(images / "python-3.11-slim", sys.executable, programs=PROGRAMS, data=())
+        (images / "python-3.11-slim" / "data").mkdir()
         write_folders(top / "folders" / "sound", "greeting", "counted")
         for name in ("unsolved", "exists"):
             write_folders(top / "folders" / name, "counted" if name == "unsolved" else "greeting")

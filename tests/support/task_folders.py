@@ -121,6 +121,7 @@ echo $reward > /logs/verifier/reward.txt
 """,
     "old-style/Dockerfile": """\
 FROM debian:12
+WORKDIR /app
 RUN mkdir -p /app/old && touch /app/old/file
 """,
     "old-style/run-tests.sh": """\

@@ -11,6 +11,7 @@ programs.py   installs agent programs of npm and PyPI, which sandboxes mount
 """
 
 from agentgym.moved import moved_names
+from agentgym.sandbox.rootfs.package_indexes import INDEX_FOLDER as INDEX_FOLDER
 from agentgym.sandbox.rootfs.package_indexes import PackageIndexes as PackageIndexes
 from agentgym.sandbox.rootfs.package_indexes import package_indexes as package_indexes
 from agentgym.sandbox.rootfs.programs import InstalledProgram as InstalledProgram

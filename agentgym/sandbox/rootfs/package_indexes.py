@@ -23,7 +23,7 @@ from agentgym.errors import SandboxError
 from agentgym.sandbox.allow_list import Address, AllowList
 from agentgym.sandbox.network.addresses import addresses_of, is_own, why_not_public
 
-FOLDER = "/tmp/package-indexes"
+INDEX_FOLDER = "/tmp/package-indexes"
 """The folder of `PackageIndexes.files` in a sandbox. Remove it before the sandbox's files are kept."""
 _ASK_S = 60.0
 _DEFAULT_INDEX = re.compile(r"\(default\s+(https?://\S+?)\)")
@@ -75,7 +75,7 @@ def package_indexes(allow: Sequence[str] = ()) -> PackageIndexes:
     named = [*_web_urls(source.uri for source in apt_sources()), *indexes, *registry]
     rules = [rule for url in named for rule in _rules(url)]
     rules += [rule for index in indexes for rule in _file_rules(index, bundle)]
-    environment = {"APT_CONFIG": f"{FOLDER}/apt.conf", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    environment = {"APT_CONFIG": f"{INDEX_FOLDER}/apt.conf", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     if indexes:
         environment["PIP_INDEX_URL"] = indexes[0].geturl()
         environment["PIP_EXTRA_INDEX_URL"] = " ".join(url.geturl() for url in indexes[1:])
@@ -87,7 +87,7 @@ def package_indexes(allow: Sequence[str] = ()) -> PackageIndexes:
     lines = ['APT::Sandbox::User "root";', 'Acquire::Retries "3";', 'DPkg::Use-Pty "0";']
     files = {}
     if bundle is not None:
-        path = f"{FOLDER}/certificates.pem"
+        path = f"{INDEX_FOLDER}/certificates.pem"
         files[path] = bundle.read_bytes()
         environment |= dict.fromkeys(_BUNDLE_VARIABLES, path)
         lines.append(f'Acquire::https::CAInfo "{path}";')

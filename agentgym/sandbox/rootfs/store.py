@@ -22,6 +22,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -303,6 +304,6 @@ def _remember_digest(roots: Path, path: Path, stamp: str, digest: str) -> None:
     if stamp:
         note = _digest_note(roots, path)
         note.parent.mkdir(exist_ok=True)
-        draft = note.with_suffix(f".{os.getpid()}")
+        draft = note.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
         draft.write_text(f"{stamp} {digest}\n")
         draft.replace(note)

@@ -1,0 +1,225 @@
+"""Builds the image of a Dockerfile: each RUN, with the copies before it, makes a layer that is kept by its content.
+
+    <cache>/builds/KEY.json      the image that the steps so far make
+    <cache>/builds/KEY.lock      held while it is made
+
+KEY hashes the image below and the steps, with the files that they copy. So task folders whose Dockerfiles begin alike
+share these layers, whichever process makes them. A record is written when its image is complete; a build that is killed
+leaves none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from agentgym import SandboxSpec, SandboxUnavailable, TaskError
+from agentgym.sandbox import Backend, Sandbox, cache_folder, rootfs
+
+from .base_images import BaseImage, unpacked_base
+from .build_context import copied_files
+from .build_sandbox import ALLOWED, PRELOADED, BuildSandbox
+from .build_steps import Copy, ImageConfig, Run, Step
+from .dockerfile import BuildStage
+from .terminal_folder import TerminalFolder
+
+DISK_MIB, MEMORY_MIB, CPU_CORES, PROCESSES, INODES = 4096, 2048, 2.0, 512, 500_000
+"""Limits of a build; a task's own memory is allowed where it is more. Files count as memory too."""
+MAX_LAYERS = 40
+POLL_S = 0.2
+MAX_TEXT = 70
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltImage:
+    """An image in the cache: its digest, and what it says about its commands."""
+
+    digest: str
+    config: ImageConfig
+
+
+async def build_image(backend: Backend, folder: TerminalFolder, images: Mapping[str, BaseImage]) -> BuiltImage:
+    """Build the image of a task folder, or find it in the cache. Says on standard error which steps are carried out.
+
+    Args: `images`, those that the Dockerfile names.
+    Raises: TaskError naming the step that fails, its last lines, and what the network refused; SandboxError.
+    """
+    return await _Build(backend, folder, images).image()
+
+
+class _Build:
+    def __init__(self, backend: Backend, folder: TerminalFolder, images: Mapping[str, BaseImage]) -> None:
+        self._backend, self._folder, self._images = backend, folder, images
+        self._stages: dict[str, tuple[rootfs.RootFilesystem, ImageConfig]] = {}
+        self._count = self._total = 0
+
+    async def image(self) -> BuiltImage:
+        stages = self._folder.dockerfile.needed()
+        self._total = sum(len(stage.steps(ImageConfig())[0]) for stage in stages)
+        for stage in stages:
+            self._stages[stage.name] = await self._stage(stage)
+        filesystem, config = self._stages[stages[-1].name]
+        return BuiltImage(filesystem.digest, config)
+
+    async def _stage(self, stage: BuildStage) -> tuple[rootfs.RootFilesystem, ImageConfig]:
+        if stage.from_stage:
+            below, config = self._stages[stage.base]
+        else:
+            below = await self._base(stage.base)
+            config = ImageConfig(environment=below.environment)
+        steps, config = stage.steps(config)
+        key = below.digest
+        for group in _groups(steps, MAX_LAYERS - len(below.layers)):
+            parts = [key, *[await self._content(step) for step in group]]
+            key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+            below = await self._layer(key, below, group)
+            self._count += len(group)
+        return below, config
+
+    async def _base(self, name: str) -> rootfs.RootFilesystem:
+        if name not in self._images:
+            raise TaskError(f"its parameters name no image for {name!r}. Import it again.")
+        return await asyncio.to_thread(unpacked_base, self._images[name])
+
+    async def _content(self, step: Step) -> str:
+        """Return what a step's result depends on, beside the image below."""
+        text = repr(replace(step, line=0, text=""))
+        if isinstance(step, Copy) and step.from_stage:
+            text += (await self._source(step.from_stage)).digest
+        elif isinstance(step, Copy):
+            files = copied_files(step, self._folder.context, into_folder=step.into_folder)
+            total = hashlib.sha256()
+            for path, (data, mode) in sorted(files.items()):
+                total.update(f"{path} {mode} {hashlib.sha256(data).hexdigest()}\n".encode("utf-8", "surrogateescape"))
+            text += total.hexdigest()
+        return text
+
+    async def _source(self, name: str) -> rootfs.RootFilesystem:
+        """Return the files of an earlier stage, or of an image."""
+        return self._stages[name][0] if name in self._stages else await self._base(name)
+
+    async def _layer(self, key: str, below: rootfs.RootFilesystem, steps: Sequence[Step]) -> rootfs.RootFilesystem:
+        records = await asyncio.to_thread(_records)
+        record = records / f"{key}.json"
+        if (known := await asyncio.to_thread(_known, record)) is not None:
+            return known
+        async with _locked(records / f"{key}.lock"):
+            if (known := await asyncio.to_thread(_known, record)) is not None:
+                return known  # another build was faster
+            image = await self._make(below, steps)
+            draft = record.with_suffix(f".{os.getpid()}")
+            draft.write_text(json.dumps({"digest": image.digest}))
+            draft.replace(record)
+            return image
+
+    async def _make(self, below: rootfs.RootFilesystem, steps: Sequence[Step]) -> rootfs.RootFilesystem:
+        indexes = await asyncio.to_thread(_indexes, os.environ.get(ALLOWED, ""))
+        spec = SandboxSpec(
+            image=below.digest,
+            writable_root=True,
+            memory_mib=max(MEMORY_MIB, self._folder.memory_mib) + DISK_MIB,
+            disk_mib=DISK_MIB,
+            cpu_cores=CPU_CORES,
+            processes=PROCESSES,
+            inodes=INODES,
+            network=indexes.network or False,
+            preload=PRELOADED,
+        )
+        sandbox = await self._backend.create(spec)
+        try:
+            build = BuildSandbox(sandbox, self._folder.context, self._opened, indexes, self._folder.build_s)
+            for number, step in enumerate(steps, self._count + 1):
+                await self._carry_out(build, step, number)
+            snapshot = await sandbox.snapshot()
+        finally:
+            await sandbox.close()
+        return await asyncio.to_thread(rootfs.add_layer, below, snapshot, dict(below.environment))
+
+    async def _carry_out(self, build: BuildSandbox, step: Step, number: int) -> None:
+        name = f"{self._folder.name}: step {number} of {self._total}"
+        text = " ".join(step.text.split())
+        excerpt = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
+        started = time.monotonic()
+        if isinstance(step, Run):
+            print(f"{name}: {excerpt}", file=sys.stderr, flush=True)
+        try:
+            await build.carry_out(step)
+        except TaskError as error:
+            raise TaskError(f"{name} of its Dockerfile, line {step.line}, {excerpt!r}, {error}") from error
+        if isinstance(step, Run):
+            print(f"{name}: {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)
+
+    async def _opened(self, stage: str) -> Sandbox:
+        source = await self._source(stage)
+        spec = SandboxSpec(
+            image=source.digest,
+            writable_root=True,
+            memory_mib=MEMORY_MIB + DISK_MIB,
+            disk_mib=DISK_MIB,
+            inodes=INODES,
+            preload=PRELOADED,
+        )
+        return await self._backend.create(spec)
+
+
+def _groups(steps: Sequence[Step], most: int) -> list[list[Step]]:
+    """Return the steps of each layer. A layer ends with a RUN; the last one takes what is beyond `most` layers."""
+    groups: list[list[Step]] = [[]]
+    for step in steps:
+        groups[-1].append(step)
+        if isinstance(step, Run) and len(groups) < most:
+            groups.append([])
+    return [group for group in groups if group]
+
+
+@cache
+def _indexes(allowed: str) -> rootfs.PackageIndexes:
+    return rootfs.package_indexes(allowed.split())
+
+
+def _records() -> Path:
+    """Return the folder of records. Raises: SandboxUnavailable if it is another user's, who could name other images."""
+    folder = cache_folder() / "builds"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        owner = folder.stat().st_uid
+    except OSError as error:
+        raise SandboxUnavailable(f"No images can be built in {folder} ({error}). Set AGENTGYM_CACHE.") from error
+    if owner != os.geteuid():
+        raise SandboxUnavailable(f"{folder} belongs to another user. Set AGENTGYM_CACHE to a folder of yours.")
+    return folder
+
+
+def _known(record: Path) -> rootfs.RootFilesystem | None:
+    """Return the image of a record; None if there is no record, or the image has been removed from the cache."""
+    try:
+        digest = json.loads(record.read_text())["digest"]
+        return rootfs.prepare_rootfs(str(digest), as_root=True)
+    except (FileNotFoundError, ValueError, KeyError, TypeError, SandboxUnavailable):
+        return None
+
+
+@contextlib.asynccontextmanager
+async def _locked(path: Path) -> AsyncIterator[None]:
+    """Hold a lock among all tasks of all processes."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(POLL_S)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,237 @@
+"""Images of Dockerfiles: built step by step in sandboxes, each layer once, and named where they fail."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import textwrap
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+from task_folders import write_folders
+
+from agentgym import SandboxSpec, SandboxUnavailable
+from agentgym.errors import TaskError
+from agentgym.sandbox import NamespacesBackend
+from agentgym.sandbox.rootfs import INDEX_FOLDER
+from agentgym.sandbox.rootfs.python_image import write_python_image
+from agentgym.sandboxes.code import build
+from agentgym.sandboxes.code.base_images import base_images
+from agentgym.sandboxes.code.build import build_image
+from agentgym.sandboxes.code.terminal_folder import TerminalFolder
+
+PROGRAMS = (
+    "sh bash cat chmod chown cp env find head ln ls mkdir mv printf readlink rm sed sleep stat test touch true yes"
+)
+pytestmark = pytest.mark.needs_namespaces
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """A cache with an image named `base`, and no package index of this host."""
+    with pytest.MonkeyPatch.context() as patch:
+        top = tmp_path_factory.mktemp("builds")
+        patch.setenv("AGENTGYM_CACHE", str(top))
+        patch.setenv("PIP_CONFIG_FILE", os.devnull)
+        patch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+        write_python_image(top / "images" / "base", sys.executable, programs=PROGRAMS, data=())
+        yield top
+
+
+@pytest.fixture(scope="module")
+def backend():
+    created = NamespacesBackend()
+    yield created
+    asyncio.run(created.close())
+
+
+@pytest.fixture
+def folder_of(cache, tmp_path):
+    """Returns a function: the task folder of a Dockerfile and the files beside it."""
+
+    def write(dockerfile: str, files: dict[str, bytes] | None = None, *, settings: str = "") -> TerminalFolder:
+        folder = write_folders(tmp_path, "greeting") / "greeting"
+        shutil.rmtree(folder / "environment")
+        for name, data in {"Dockerfile": textwrap.dedent(dockerfile).encode(), **(files or {})}.items():
+            (folder / "environment" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "environment" / name).write_bytes(data)
+        if settings:
+            (folder / "task.toml").write_text(settings)
+        return TerminalFolder.read(folder)
+
+    return write
+
+
+async def built(backend, folder):
+    return await build_image(backend, folder, {image.requested: image for image in base_images(folder.dockerfile)})
+
+
+@asynccontextmanager
+async def opened(backend, image):
+    sandbox = await backend.create(SandboxSpec(image=image.digest, writable_root=True))
+    try:
+        yield sandbox
+    finally:
+        await sandbox.close()
+
+
+async def output_of(backend, image, command):
+    async with opened(backend, image) as sandbox:
+        result = await sandbox.exec(["sh", "-c", command], cwd="/")
+        return (result.stdout + result.stderr).decode()
+
+
+def packed(**files: bytes) -> bytes:
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w:gz") as archive:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return raw.getvalue()
+
+
+async def test_an_image_has_what_its_dockerfile_says(backend, folder_of):
+    folder = folder_of(
+        """\
+        ARG BASE=base
+        FROM ${BASE} AS tools
+        RUN mkdir -p /out/deep && printf one > /out/one && ln -s one /out/link && printf two > /out/deep/two
+        FROM base
+        ENV PLACE=/srv/place
+        WORKDIR $PLACE/below
+        COPY a.txt data /tmp/copied/
+        COPY a.txt /etc
+        COPY --chmod=700 a.txt /usr/bin/a
+        COPY --from=tools /out /got
+        COPY --from=tools /out/on? /
+        ADD packed.tar.gz .
+        RUN <<EOF
+        printf "$PLACE $PWD $HOME" > /where
+        EOF
+        RUN chown 5:5 /where && touch /tmp/kept && printf 'ada:x:7:7::/home/ada:/bin/sh\\n' >> /etc/passwd
+        USER ada
+        RUN printf " $HOME" >> /where
+        CMD ["true"]
+        """,
+        {"a.txt": b"A", "data/b.txt": b"B", "packed.tar.gz": packed(inside=b"I")},
+    )
+    image = await built(backend, folder)
+    assert image.config.workdir == "/srv/place/below"
+    assert await output_of(backend, image, "cat /where /srv/place/below/inside") == (
+        "/srv/place /srv/place/below /root /home/adaI"
+    )
+    words = (
+        await output_of(backend, image, "cd /; find tmp got one etc/a.txt; readlink got/link; cat got/deep/two")
+    ).split()
+    copied = ["tmp", "tmp/copied", "tmp/copied/a.txt", "tmp/copied/b.txt", "tmp/kept", "etc/a.txt"]
+    from_stage = ["got", "got/deep", "got/deep/two", "got/link", "got/one", "one"]
+    assert sorted(words) == sorted([*copied, *from_stage, "one", "two"])
+    assert await output_of(backend, image, "stat -c %a /usr/bin/a") == "700\n"
+    assert not await output_of(backend, image, f"ls {INDEX_FOLDER} 2> /dev/null")
+
+
+async def test_steps_that_dockerfiles_share_are_built_once_even_at_the_same_time(backend, folder_of, tmp_path, capfd):
+    shared = "FROM base\nCOPY a.txt /a\nRUN sleep 0.5; printf x > /x\n"
+    first = folder_of(shared + "RUN printf 1 > /n\n", {"a.txt": b"A"})
+    second = folder_of(shared + "RUN printf 2 > /n\n", {"a.txt": b"A", "unused.txt": b""})
+    other = folder_of(shared, {"a.txt": b"B"})
+    images = await asyncio.gather(built(backend, first), built(backend, second), built(NamespacesBackend(), first))
+    assert capfd.readouterr().err.count("RUN sleep") == 1
+    assert [await output_of(backend, image, "cat /a /x /n") for image in images] == ["Ax1", "Ax2", "Ax1"]
+    assert images[0] == images[2] != images[1]
+    await built(backend, second)
+    assert capfd.readouterr().err == ""
+    assert (await built(backend, other)).digest != images[0].digest
+    assert "step 2 of 2: RUN sleep 0.5; printf x > /x" in capfd.readouterr().err
+
+
+async def test_an_image_that_was_removed_from_the_cache_is_built_again(backend, folder_of, cache):
+    folder = folder_of("FROM base\nRUN printf again > /again\n")
+    image = await built(backend, folder)
+    shutil.rmtree(next(cache.glob(f"roots/*/{image.digest.replace(':', '-')}")))
+    assert await output_of(NamespacesBackend(), await built(NamespacesBackend(), folder), "cat /again") == "again"
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        (
+            "RUN true\nRUN printf 'so and\\nso' >&2; exit 3",
+            r"greeting: step 2 of 2 of its Dockerfile, line 3, .*, ended with 3: so and\nso$",
+        ),
+        ("RUN sleep 60", "did not end in 1 s"),
+        ("RUN yes | head -c 100000000 > /full", "ended with 1: .*No space left on device"),
+        ("USER nobody-here\nRUN no-such-program", "ended with 127"),
+        ("RUN printf x > /proc/sys/kernel/hostname", "ended with [12]: .*/proc/sys/kernel/hostname"),
+        ("ADD http://files.test/a.txt /a", r"failed: .* The network refused files.test. Allow .*AGENTGYM_BUILD_ALLOW"),
+    ],
+)
+async def test_a_step_that_fails_is_named_with_its_last_lines(backend, folder_of, monkeypatch, steps, message):
+    monkeypatch.setattr(build, "DISK_MIB", 32)
+    folder = folder_of(f"FROM base\n{steps}\n", settings="[environment]\nbuild_timeout_sec = 1\n")
+    for _ in range(2):
+        with pytest.raises(TaskError, match=message):
+            await built(backend, folder)
+
+
+async def test_a_host_that_does_not_answer_is_no_fault_of_the_task(backend, folder_of, monkeypatch):
+    """The name is on the allow list, and has no address."""
+    monkeypatch.setenv("AGENTGYM_BUILD_ALLOW", "files.invalid")
+    folder = folder_of("FROM base\nADD http://files.invalid/a.txt /a\n")
+    with pytest.raises(SandboxUnavailable, match=r"needs files.invalid, and this host's network does not reach it"):
+        await built(backend, folder)
+
+
+async def test_a_dockerfile_cannot_widen_what_its_build_may_reach(backend, folder_of):
+    code = (
+        "import urllib.request as u; "
+        "print(u.build_opener(u.ProxyHandler({'http': 'http://127.0.0.1:8000'})).open('http://a.test'))"
+    )
+    folder = folder_of(
+        f"""\
+        FROM base
+        ENV AGENTGYM_BUILD_ALLOW=* no_proxy=* PIP_INDEX_URL=http://a.test
+        RUN python3 -c "{code}"
+        """
+    )
+    with pytest.raises(TaskError, match="ended with 1"):
+        await built(backend, folder)
+
+
+BUILDER = """
+import asyncio, sys
+from agentgym.sandbox import NamespacesBackend
+from agentgym.sandboxes.code.base_images import base_images
+from agentgym.sandboxes.code.build import build_image
+from agentgym.sandboxes.code.terminal_folder import TerminalFolder
+
+async def main():
+    folder = TerminalFolder.read(sys.argv[1])
+    await build_image(NamespacesBackend(), folder, {i.requested: i for i in base_images(folder.dockerfile)})
+
+asyncio.run(main())
+"""
+
+
+def kill_while_it_builds(folder) -> None:
+    process = subprocess.Popen([sys.executable, "-c", BUILDER, str(folder)], stderr=subprocess.PIPE, text=True)
+    try:
+        assert "RUN printf half" in process.stderr.readline()
+        time.sleep(0.3)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+
+async def test_a_build_that_is_killed_leaves_nothing_that_is_taken_for_whole(backend, folder_of, tmp_path):
+    folder = folder_of("FROM base\nRUN printf half > /half && sleep 2 && printf whole > /whole\n")
+    kill_while_it_builds(tmp_path / "greeting")
+    assert await output_of(backend, await built(backend, folder), "cat /half /whole") == "halfwhole"
