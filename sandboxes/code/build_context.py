@@ -14,8 +14,7 @@ import re
 import stat
 import tarfile
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from agentgym import TaskError
@@ -69,32 +68,35 @@ def without_ignored(context: Files) -> Files:
     return {path: file for path, file in context.items() if not excluded.holds(path)}
 
 
-def copied_paths(copy: Copy, folders: Mapping[str, bool], *, into_folder: bool) -> list[tuple[str, str]]:
+def copied_paths(
+    copy: Copy, folders: Mapping[str, bool], *, into_folder: bool, follow: Callable[[str], str] = str
+) -> list[tuple[str, str]]:
     """Return what a COPY copies, as pairs of a source's path and an absolute target, folders before what they hold.
 
     Args:
         folders: all paths of the context or stage, without a slash before them; whether each is a folder.
         into_folder: whether the target is a folder, because of `copy.into_folder` or because the image has it.
+        follow: returns where a source leads that is a link, or lies behind one. Links inside a source stay links.
     Raises: TaskError for a source that does not exist. A pattern may match nothing.
     """
     excluded = _Excluded(copy.exclude)
     pairs: list[tuple[str, str]] = []
     for source in copy.sources:
         above = _relative(source.partition("/./")[0]) if copy.with_parents and "/./" in source else ""
-        names = _sources(copy, source, folders)
-        for name in names:
+        names = _sources(copy, source, folders, follow)
+        for name, path in names.items():
             target = copy.target
             if copy.with_parents:
                 target = posixpath.join(target, posixpath.relpath(name or ".", above or "."))
-            elif not folders.get(name, not name) and (into_folder or len(names) > 1):
+            elif not folders.get(path, not path) and (into_folder or len(names) > 1):
                 target = posixpath.join(target, posixpath.basename(name))
-            if folders.get(name, not name) or not excluded.holds(posixpath.basename(name)):
-                pairs.append((name, posixpath.normpath(target)))
-            inside = sorted(path for path in folders if path != name and (not name or path.startswith(f"{name}/")))
-            for path in inside:
-                below = path[len(name) + 1 :] if name else path
+            if folders.get(path, not path) or not excluded.holds(posixpath.basename(name)):
+                pairs.append((path, posixpath.normpath(target)))
+            prefix = f"{path}/" if path else ""
+            for inside in sorted(each for each in folders if each != path and each.startswith(prefix)):
+                below = inside[len(prefix) :]
                 if not excluded.holds(below):
-                    pairs.append((path, posixpath.normpath(posixpath.join(target, below))))
+                    pairs.append((inside, posixpath.normpath(posixpath.join(target, below))))
     return pairs
 
 
@@ -108,10 +110,13 @@ def copied_files(copy: Copy, context: Files, *, into_folder: bool) -> Files:
     for path in context:
         entries.update({above: (b"", FOLDER) for above in _folders_above(path) if above not in entries})
     folders = {path: stat.S_ISDIR(mode) for path, (_, mode) in entries.items()}
-    followed = replace(copy, sources=tuple(_followed(source, entries) for source in copy.sources))
-    named = {name for source in followed.sources for name in _sources(followed, source, folders)}
+
+    def follow(path: str) -> str:
+        return _followed(path, entries)
+
+    named = {path for source in copy.sources for path in _sources(copy, source, folders, follow).values()}
     created: dict[str, tuple[bytes, int]] = {}
-    for source, target in copied_paths(followed, folders, into_folder=into_folder):
+    for source, target in copied_paths(copy, folders, into_folder=into_folder, follow=follow):
         data, mode = entries[source]
         inside = unpacked(data) if copy.unpacks and source in named and not stat.S_IFMT(mode) else None
         if inside is None:
@@ -182,15 +187,19 @@ def _decompressed(data: bytes) -> bytes:
     return data
 
 
-def _sources(copy: Copy, source: str, folders: Mapping[str, bool]) -> list[str]:
-    """Return the paths that a source names. Raises: TaskError for one without a wildcard that does not exist."""
+def _sources(copy: Copy, source: str, folders: Mapping[str, bool], follow: Callable[[str], str]) -> dict[str, str]:
+    """Return the paths that a source names, and where each leads.
+
+    Raises: TaskError for one without a wildcard that does not exist.
+    """
     name = _relative(source)
-    if not WILDCARD.search(name):
-        if name and name not in folders:
-            raise TaskError(f"its Dockerfile, line {copy.line}, copies {source!r}, which is not there; check its path")
-        return [name]
-    pattern = _Pattern(name, crosses=copy.with_parents)
-    return sorted(path for path in folders if path and pattern.matches(path))
+    if WILDCARD.search(name):
+        pattern = _Pattern(name, crosses=copy.with_parents)
+        return {path: follow(path) for path in sorted(folders) if path and pattern.matches(path)}
+    path = follow(name)
+    if path and path not in folders:
+        raise TaskError(f"its Dockerfile, line {copy.line}, copies {source!r}, which is not there; check its path")
+    return {name: path}
 
 
 def _relative(path: str) -> str:
@@ -203,18 +212,16 @@ def _folders_above(path: str) -> list[str]:
     return ["/".join(parts[: end + 1]) for end in range(len(parts))]
 
 
-def _followed(source: str, files: Files) -> str:
-    """Return a source's path with the links in it followed, inside the context. A pattern stays as it is."""
-    parts, at, links = _relative(source).split("/"), "", 0
-    if "/./" in source or WILDCARD.search(source):
-        return source
+def _followed(path: str, files: Files) -> str:
+    """Return a path with the links in it followed, inside the context."""
+    parts, at, links = path.split("/"), "", 0
     while parts:
-        at = posixpath.normpath(posixpath.join(at, parts.pop(0)))
+        at = _relative(posixpath.join(at, parts.pop(0)))
         data, mode = files.get(at, (b"", 0))
         if stat.S_ISLNK(mode):
             links += 1
             if links > MAX_LINKS:
-                raise TaskError(f"the links at {source!r} lead in a circle")
+                raise TaskError(f"the links at {path!r} lead in a circle")
             to = posixpath.join(posixpath.dirname(at), data.decode("utf-8", "surrogateescape"))
             parts, at = [*_relative(to).split("/"), *parts], ""
     return at

@@ -203,6 +203,8 @@ COPIES = {
     "/d/e ../../empty /x": ["/x", "/x/f.py"],
     "to-d/e /x": ["/x", "/x/f.py"],
     "d/link /x": ["/x"],
+    "d/link to-d /x/": ["/x", "/x/c.txt", "/x/e", "/x/e/f.py", "/x/link"],
+    "d/l*k d/e* /x/": ["/x", "/x/f.py", "/x/link"],
     "--parents d/e/f.py /x/": ["/x/d/e/f.py"],
     "--parents d/./**/*.py /x/": ["/x/e/f.py"],
     "--exclude=**/*.py --exclude=link d /x": ["/x", "/x/c.txt", "/x/e"],
@@ -222,7 +224,7 @@ def test_what_is_copied_keeps_its_kind_and_gets_its_mode():
     created = copied_files(copy, CONTEXT, into_folder=False)
     assert created["/x/link"] == (b"../a.txt", stat.S_IFLNK | 0o700)
     assert (created["/x/c.txt"], copy.owner) == ((b"c", 0o700), "1:2")
-    [copy], _ = steps_of("FROM a\nCOPY d/link /x")
+    [copy], _ = steps_of("FROM a\nCOPY d/l*k /x")
     assert copied_files(copy, CONTEXT, into_folder=False) == {"/x": (b"a", 0o644)}
 
 
