@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from agentgym import TaskError
 
+from .build_mounts import Mount
 from .build_steps import Copy, Download, ImageConfig, MakeFolder, Run, Step
 from .dockerfile_lines import HEREDOC_SPACE, DockerInstruction, Heredoc, split_instructions
 from .shell_words import expanded, quoted_words
@@ -50,18 +51,28 @@ class BuildStage:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Names of the earlier stages, and images, whose files it copies."""
-        names = (self.source_of(copy) for copy in self.instructions if copy.name == "COPY")
+        """Names of the earlier stages, and images, whose files it copies or binds."""
+        names: list[str] = []
+        for instruction in self.instructions:
+            expand = _expander(instruction, self.arguments, self.escape)
+            origins = [expand(value) for name, value in instruction.flags if name == "from"]
+            if instruction.name == "RUN":
+                mounts = (expand(value) for name, value in instruction.flags if name == "mount")
+                origins = [mount.origin for text in mounts if (mount := Mount.read(instruction, text)).kind == "bind"]
+            names += [self.source_of(instruction, origin) for origin in origins]
         return tuple(dict.fromkeys(filter(None, names)))
 
-    def source_of(self, copy: DockerInstruction) -> str:
-        """Return the name of the stage or image that a COPY copies from; empty for the context. Raises: TaskError."""
-        source = _expander(copy, self.arguments, self.escape)(dict(copy.flags).get("from", ""))
-        if source.isascii() and source.isdigit():
-            if int(source[:6]) >= len(self.earlier):
-                raise copy.error(f"there is no stage {source} above it; the first stage is 0")
-            return self.earlier[int(source)]
-        return source.lower() if source.lower() in self.earlier else source
+    def source_of(self, instruction: DockerInstruction, origin: str) -> str:
+        """Return the name of the stage or image that an instruction takes files from; empty for the context.
+
+        Args: `origin`, the name or number of a stage, or the name of an image.
+        Raises: TaskError for a number of a stage that is not above this one.
+        """
+        if origin.isascii() and origin.isdigit():
+            if int(origin[:6]) >= len(self.earlier):
+                raise instruction.error(f"there is no stage {origin} above it; the first stage is 0")
+            return self.earlier[int(origin)]
+        return origin.lower() if origin.lower() in self.earlier else origin
 
     def steps(self, base: ImageConfig) -> tuple[tuple[Step, ...], ImageConfig]:
         """Return the steps that make this stage of its base, and what its image says. `base`: what the base says.
@@ -266,9 +277,6 @@ class _Evaluation:
             raise instruction.error(f"--network={network} is not allowed; remove it")
         if dict(instruction.flags).get("security", "sandbox") != "sandbox":
             raise instruction.error("a build has no rights of the host's root; remove --security")
-        expand = self._expander(instruction)
-        for mount in (expand(value) for name, value in instruction.flags if name == "mount"):
-            self._mount(instruction, mount)
         stdin, words, heredocs = b"", instruction.json_words(), instruction.heredocs
         script = heredocs[0].content if heredocs else ""
         if (
@@ -285,32 +293,23 @@ class _Evaluation:
             words = (*self.config.shell, instruction.arguments + bodies)
         if not words:
             raise instruction.error("its command is empty")
-        self.steps.append(
-            Run(
-                *_position(instruction),
-                words,
-                self.config.workdir,
-                tuple(self._variables.items()),
-                self.config.user,
-                stdin,
-                network == "default",
-            )
+        run = Run(
+            *_position(instruction),
+            words,
+            self.config.workdir,
+            tuple(self._variables.items()),
+            self.config.user,
+            stdin,
+            network == "default",
         )
-
-    def _mount(self, instruction: DockerInstruction, mount: str) -> None:
-        """Make the folder that a mount for caches or for the time of the command would be."""
-        options = {name.strip().lower(): value for name, _, value in (part.partition("=") for part in mount.split(","))}
-        kind = options.get("type", "bind")
-        target = options.get("target") or options.get("dst") or options.get("destination")
-        if kind in ("cache", "tmpfs"):
-            if not target:
-                raise instruction.error(f"--mount={mount} lacks target=")
-            self.steps.append(MakeFolder(*_position(instruction), self._absolute(target)))
-        elif kind in ("secret", "ssh"):
-            if options.get("required", "false") in ("", "true", "1"):
-                raise instruction.error(f"a build has no {kind}; remove required=true, or the mount")
-        else:
-            raise instruction.error(f"a mount of type {kind} is not supported; COPY the files that it mounts")
+        expand, last = self._expander(instruction), list[Step]()
+        for mount in [Mount.read(instruction, expand(value)) for name, value in instruction.flags if name == "mount"]:
+            before, after = mount.steps(
+                run, self._absolute(mount.target), lambda origin: self._stage.source_of(instruction, origin)
+            )
+            self.steps += before
+            last += after
+        self.steps += [run, *last]
 
     def _copy(self, instruction: DockerInstruction) -> None:
         self._add(instruction)
@@ -334,7 +333,7 @@ class _Evaluation:
             target=self._absolute(target),
             into_folder=posixpath.basename(target) in ("", ".", "..") or len(words) > 2,
             documents=tuple(self._document(instruction, heredocs[word]) for word in words[:-1] if word in heredocs),
-            from_stage=self._stage.source_of(instruction),
+            from_stage=self._stage.source_of(instruction, expand(flags.get("from", ""))),
             mode=_mode(instruction, expand(flags.get("chmod", ""))),
             owner=expand(flags.get("chown", "")),
             exclude=tuple(expand(value) for name, value in instruction.flags if name == "exclude"),

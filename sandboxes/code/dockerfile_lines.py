@@ -22,7 +22,7 @@ WITHOUT_EFFECT = ("EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "STOPSIGNAL")
 """Instructions that change nothing that a command of the task can see."""
 IN_STAGES = ("ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "RUN", "SHELL", "USER", "VOLUME", "WORKDIR")
 FLAGS = {
-    "ADD": ("chmod", "checksum", "chown", "exclude", "link", "unpack"),
+    "ADD": ("chmod", "checksum", "chown", "exclude", "keep-git-dir", "link", "unpack"),
     "COPY": ("chmod", "chown", "exclude", "from", "link", "parents"),
     "FROM": ("platform",),
     "HEALTHCHECK": ("interval", "retries", "start-interval", "start-period", "timeout"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import stat
+import subprocess
 import tarfile
 
 import pytest
@@ -131,6 +132,35 @@ def test_mounts_for_caches_are_folders_and_secrets_are_left_out():
     assert (steps[0].path, steps[1].network) == ("/root/.cache", False)
 
 
+def test_what_a_mount_binds_is_copied_for_one_command():
+    dockerfile = parse_dockerfile(
+        "FROM a AS tools\nFROM b\nWORKDIR /w\n"
+        "RUN --mount=type=bind,source=uv.lock,target=uv.lock --mount=from=tools,source=/bin/uv,dst=/bin/uv uv sync"
+    )
+    assert [stage.name for stage in dockerfile.needed()] == ["tools", "1"]
+    _, *steps = dockerfile.target.steps(ImageConfig())[0]
+    copies = [(step.sources, step.target, step.from_stage) for step in steps if isinstance(step, Copy)]
+    assert copies == [(("uv.lock",), "/w/uv.lock", ""), (("/bin/uv",), "/bin/uv", "tools")]
+    assert [type(step) for step in steps] == [Run, Copy, Run, Copy, Run, Run, Run]
+    assert [step.argv[-1] for step in steps if isinstance(step, Run)] == [
+        *("/w/uv.lock", "/bin/uv", "uv sync", "/w/uv.lock", "/bin/uv")
+    ]
+
+
+def test_what_was_at_the_target_of_a_mount_is_there_after_it(tmp_path):
+    [before, copy, run, after] = steps_of("FROM a\nRUN --mount=target=/x ls")[0]
+    assert (copy.sources, run.argv[-1]) == (("/",), "ls")
+    for number, initial in enumerate((None, "old")):
+        target = tmp_path / str(number)
+        if initial is not None:
+            target.write_text(initial)
+        subprocess.run([*before.argv[:3], str(target)], check=True)
+        assert not target.exists()
+        target.write_text("bound")
+        subprocess.run([*after.argv[:3], str(target)], check=True)
+        assert (target.read_text() if target.exists() else None) == initial
+
+
 def test_add_downloads_and_unpacks():
     steps, _ = steps_of(
         "FROM a\nADD --checksum=sha256:ab http://b.c/d/e.txt?f=1 /g/\nADD http://b.c/d /h\n"
@@ -163,7 +193,8 @@ REFUSED = {
     "there is no stage 3 above it": "FROM a\nCOPY --from=3 c d",
     "must name the files and, as its last word": "FROM a\nCOPY c",
     "its heredoc does not end; add a line EOF": "FROM a\nRUN <<EOF\ntrue",
-    "a mount of type bind is not supported; COPY": "FROM a\nRUN --mount=type=bind,target=/x true",
+    "has an unknown type; bind, cache": "FROM a\nRUN --mount=type=disk,target=/x true",
+    "--mount=type=bind lacks target=": "FROM a\nRUN --mount=type=bind true",
     "a build has no secret; remove required": "FROM a\nRUN --mount=type=secret,id=x,required=true true",
     "--network=host is not allowed": "FROM a\nRUN --network=host true",
     "is a git repository; use RUN git clone": "FROM a\nADD git@b.c:d.git /e",
