@@ -112,7 +112,7 @@ class TerminalVerifier(Reward):
 
     async def _is_swayed(self, task: Task, submission: str, reward: float) -> bool:
         """Return whether the reward falls without the files that could sway the tests, and the solution's does not."""
-        if not folder_of(task).solution:
+        if not submission or not folder_of(task).solution:
             return False
         path, *programs = (await self._run(task, 'echo "$PATH"; compgen -c')).splitlines()
         rest = without_swaying(submission, programs, path.split(":"))
@@ -196,15 +196,17 @@ def _submitted(episode: Trajectory) -> str | None:
 
 
 async def _written(sandbox: Sandbox) -> float:
-    """Return the reward that the tests wrote, 0 for none."""
-    for ending in (".txt", ".json"):
+    """Return the reward that the tests wrote, 0 for none. As in Harbor, reward.json decides if there is one."""
+    for ending in (".json", ".txt"):
         try:
             text = (await sandbox.read(f"{REWARD_FILE}{ending}", max_bytes=MAX_REWARD)).decode("utf-8")
             value = float(text) if ending == ".txt" else _of_json(json.loads(text))
+        except FileNotFoundError:
+            continue
         except SandboxError:
             raise
         except (OSError, ValueError, TypeError, RecursionError, OverflowError):
-            continue
+            return 0.0
         return value if math.isfinite(value) and 0 <= value <= 1 else 0.0
     return 0.0
 

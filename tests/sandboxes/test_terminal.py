@@ -97,7 +97,7 @@ RIGHT = {
         "rm -r old; echo 'echo yes' > real; chmod +x real; mv real say || { cat real > say; chmod +x say; rm real; }"
     ],
 }
-FORGING = 'printf \'open("/logs/verifier/reward.txt", "w").write("1")\' > count.py'
+FORGING = 'printf \'open("/logs/verifier/reward.json", "w").write("1")\' > count.py'
 KILLING = FORGING.replace(")' >", "); import os; os.kill(-1, 9)' >")
 WRONG = {
     "nothing": ("greeting", []),
@@ -230,3 +230,16 @@ def test_a_folder_that_cannot_be_used_is_named_with_the_reason(says, tmp_path, m
     with pytest.raises(TaskError, match=says) as raised:
         load("importers", "harbor")(folder)
     assert str(folder) in str(raised.value)
+
+
+async def test_of_two_reward_files_the_json_decides(tasks, tmp_path):
+    folder = write_folders(tmp_path, "greeting") / "greeting"
+    script = (
+        'echo 1 > /logs/verifier/reward.txt\necho \'{"reward": REWARD, "speed": 9}\' > /logs/verifier/reward.json\n'
+    )
+    earned = []
+    for reward in ("0", "0.5", "true", "", '"1"', "2", "NaN"):
+        (folder / "tests" / "test.sh").write_text(script.replace("REWARD", reward))
+        [task] = load("importers", "harbor")(folder)["held_out"]
+        earned.append((await load_reward("terminal_verifier").score(task, ""))["success"])
+    assert earned == [0, 0.5, 1, 0, 0, 0, 0]

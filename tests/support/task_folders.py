@@ -52,8 +52,7 @@ sys.exit(failed)
 """,
     "counted/tests/test.sh": """\
 #!/bin/bash
-cd /tests && python3 run.py
-echo "{\\"reward\\": $?}" | sed 's/ 0}/ 1.0}/; s/ [2-9]}/ 0}/' > /logs/verifier/reward.json
+cd /tests && python3 run.py && echo '{"reward": 1.0}' > /logs/verifier/reward.json
 """,
     "counted/tests/test_count.py": """\
 import os
