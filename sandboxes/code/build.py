@@ -20,7 +20,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 from agentgym import SandboxSpec, SandboxUnavailable, TaskError
@@ -28,9 +27,10 @@ from agentgym.sandbox import Backend, Sandbox, cache_folder, rootfs
 
 from .base_images import BaseImage, unpacked_base
 from .build_context import copied_files
-from .build_sandbox import ALLOWED, PRELOADED, BuildSandbox
+from .build_sandbox import PRELOADED, BuildSandbox
 from .build_steps import Copy, ImageConfig, Run, Step
 from .dockerfile import BuildStage
+from .task_network import host_indexes
 from .terminal_folder import TerminalFolder
 
 DISK_MIB, MEMORY_MIB, CPU_CORES, PROCESSES, INODES = 4096, 2048, 2.0, 512, 500_000
@@ -123,7 +123,7 @@ class _Build:
             return image
 
     async def _make(self, below: rootfs.RootFilesystem, steps: Sequence[Step]) -> rootfs.RootFilesystem:
-        indexes = await asyncio.to_thread(_indexes, os.environ.get(ALLOWED, ""))
+        indexes = await asyncio.to_thread(host_indexes)
         spec = SandboxSpec(
             image=below.digest,
             writable_root=True,
@@ -180,11 +180,6 @@ def _groups(steps: Sequence[Step], most: int) -> list[list[Step]]:
         if isinstance(step, Run) and len(groups) < most:
             groups.append([])
     return [group for group in groups if group]
-
-
-@cache
-def _indexes(allowed: str) -> rootfs.PackageIndexes:
-    return rootfs.package_indexes(allowed.split())
 
 
 def _records() -> Path:

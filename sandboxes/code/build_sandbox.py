@@ -8,11 +8,12 @@ import stat
 import tarfile
 from collections.abc import Awaitable, Callable
 
-from agentgym import GuestModule, SandboxUnavailable, TaskError
+from agentgym import GuestModule, TaskError
 from agentgym.sandbox import Sandbox, rootfs
 
 from .build_context import Files, copied_files, copied_paths
 from .build_steps import Copy, Download, MakeFolder, Run, Step
+from .task_network import ALLOWED, check_reached
 from .transcript import last_lines
 
 COPYING = GuestModule(__package__, "guest_copy")
@@ -22,9 +23,6 @@ ARCHIVE = "/tmp/.copied-files.tar"
 MAX_COPIED = 2 * 2**30
 COPY_S = 600.0
 NEWEST_S = 1_577_836_800  # times of copied files are all the same, so that equal files make equal images
-UNREACHABLE = ("cannot be reached", "no known address", "took too long", "connection broke")
-ALLOWED = "AGENTGYM_BUILD_ALLOW"
-"""The variable with further hosts that builds may reach, separated by blanks, as `SandboxSpec.network` has them."""
 OpenStage = Callable[[str], Awaitable[Sandbox]]
 
 
@@ -158,14 +156,9 @@ def _refusals(sandbox: Sandbox, seen: int) -> str:
 
     Raises: SandboxUnavailable if an allowed host did not answer at all.
     """
+    check_reached(sandbox, "A build", seen)
     connections = sandbox.connections[seen:]
     refused = {connection.host for connection in connections if "allow list" in connection.reason}
-    for connection in connections:
-        if not connection.bytes_received and any(text in connection.reason for text in UNREACHABLE):
-            raise SandboxUnavailable(
-                f"A build needs {connection.host}, and this host's network does not reach it: {connection.reason} "
-                "Repeat the command when it does."
-            )
     if not refused:
         cut = [connection.reason for connection in connections if connection.allowed and connection.reason]
         return f" The network: {cut[-1]}" if cut else ""

@@ -35,6 +35,7 @@ from agentgym.sandbox import Sandbox, Snapshot
 from .base_images import BaseImage, base_images, images_from
 from .bash import KEEPER
 from .build_sandbox import ARCHIVE, COPYING
+from .task_network import TaskNetwork, checked_network, network_of_agent
 from .terminal_folder import DISK_MIB, MEMORY_MIB, TerminalFolder
 from .terminal_hacks import terminal_hacks
 from .terminal_sandbox import INODES, PROCESSES, open_task
@@ -54,9 +55,10 @@ class CodeTerminal(Environment):
     """A shell in a sandbox, on a task folder's files. Not isolated from each other: its commands share files and /tmp.
 
     Task parameters: `folder`, the path of a task folder of Harbor or Terminal-Bench on this host; `digest`, a hash of
-    its content at the import; `images`, what is used for each image that its Dockerfile names. The agent is root by
-    name in the image that its Dockerfile makes, and sees neither tests nor solution. `done` submits all changed files
-    but those in /tmp; the reward `terminal_verifier` runs the tests on them in another sandbox.
+    its content at the import; `images`, what is used for each image that its Dockerfile names; `network`, who may reach
+    this host's package indexes: `none`, `tests` or `all`. The agent is root by name in the image that its Dockerfile
+    makes, and sees neither tests nor solution. `done` submits all changed files but those in /tmp; the reward
+    `terminal_verifier` runs the tests on them in another sandbox.
     """
 
     sandbox = SandboxSpec(memory_mib=MEMORY_MIB, disk_mib=DISK_MIB, processes=PROCESSES, inodes=INODES)
@@ -64,6 +66,7 @@ class CodeTerminal(Environment):
     _folder: TerminalFolder
     _spec: SandboxSpec
     _workdir: str
+    _network: TaskNetwork
     _shell: Sandbox
     _observed: ObservedState
     _spent_s: float  # wall time of all commands so far
@@ -86,7 +89,8 @@ class CodeTerminal(Environment):
             raise ToolError(f"The {self._folder.agent_s:g} s for commands are used up. Call done.")
         argv = ["bash", "--noprofile", "--norc", "-c", KEEPER, "bash", command]
         limit = min(COMMAND_S, remaining)
-        result = await self._shell.exec(argv, cwd=self._workdir, timeout_s=limit)
+        variables = self._network.variables(self._spec)
+        result = await self._shell.exec(argv, cwd=self._workdir, env=variables, timeout_s=limit)
         self._spent_s += result.duration_s
         return self._observed.add(transcript(result, limit, max_chars=8_000))
 
@@ -111,10 +115,13 @@ class CodeTerminal(Environment):
         self._spent_s = checkpoint.data["spent_s"]
 
     @classmethod
-    def task_of(cls, path: str | Path, *, image: str = "") -> dict[str, Any]:
+    def task_of(cls, path: str | Path, *, image: str = "", network: str = "tests") -> dict[str, Any]:
         """Return the arguments of a `Task` for a task folder: `id`, `prompt`, `parameters`, `truth` and `tags`.
 
-        Args: `image` replaces the images that the Dockerfile names; `host` means this host's programs.
+        Args:
+            image: replaces the images that the Dockerfile names; `host` means this host's programs.
+            network: who may reach this host's package indexes: `none`, `tests` that install something, or `all`, the
+                agent too.
         Raises: TaskError naming the folder and what is missing or not supported.
         """
         folder = TerminalFolder.read(Path(path).absolute())
@@ -126,7 +133,7 @@ class CodeTerminal(Environment):
         return {
             "id": folder.name,
             "prompt": folder.instruction.strip(),
-            "parameters": {**where, "images": images},
+            "parameters": {**where, "images": images, "network": checked_network(network)},
             "truth": where,
             "tags": folder.tags,
         }
@@ -164,8 +171,11 @@ class CodeTerminal(Environment):
         if self.backend is None:
             await self.open_sandbox()  # raises an error that says what is missing
         assert self.backend is not None
-        self._spec, self._workdir = await open_task(self.backend, self._folder, images_of(task))
+        spec, self._workdir = await open_task(self.backend, self._folder, images_of(task))
+        self._network = await network_of_agent(checked_network(task.parameters.get("network", "none")))
+        self._spec = self._network.spec(spec)
         self._shell = await self.open_sandbox(self._spec, snapshot=snapshot)
+        await self._network.prepare(self._shell)
 
     async def _changes(self) -> str:
         """Return the changes since the beginning, as JSON: an archive of changed files, and the names of deleted files.

@@ -15,6 +15,7 @@ from agentgym.reward import SUCCESS, Components, judge_submission
 from agentgym.sandbox import Backend, Sandbox
 
 from .build_context import Files
+from .task_network import check_reached, checked_network, network_of_tests
 from .terminal import HANDED_IN, CodeTerminal, folder_of, images_of, put
 from .terminal_controls import always_passing, is_pytest, with_failing, without_swaying
 from .terminal_sandbox import open_task
@@ -141,7 +142,9 @@ class TerminalVerifier(Reward):
 
     async def _run(self, task: Task, command: str) -> str:
         """Return what a command prints in the task's initial files."""
-        sandbox, _ = await self._opened(task)
+        backend = shared_backend(self.backend)
+        spec, _ = await open_task(backend, folder_of(task), images_of(task))
+        sandbox = await backend.create(spec)
         try:
             result = await sandbox.exec(["bash", "-c", command], max_output_bytes=2**20)
             return result.stdout.decode("utf-8", "replace")
@@ -161,17 +164,21 @@ class TerminalVerifier(Reward):
 
     async def _verify(self, task: Task, submission: str, output: list[str] | None, tests: Files | None) -> float:
         folder = folder_of(task)
-        sandbox, workdir = await self._opened(task)
+        backend = shared_backend(self.backend)
+        spec, workdir = await open_task(backend, folder, images_of(task))
+        network = await network_of_tests(checked_network(task.parameters.get("network", "none")), folder.tests)
+        sandbox = await backend.create(network.spec(spec))
         try:
             if submission:
                 await put(sandbox, submission)
+            await network.prepare(sandbox)
             for path, (data, mode) in (folder.tests if tests is None else tests).items():
                 await sandbox.write(f"/tests/{path}", data, mode)
             await sandbox.exec(["mkdir", "-p", "/logs/verifier", "/logs/agent"])
             result = await sandbox.exec(
                 ["bash", f"/tests/{folder.test_script}"],
                 cwd=workdir,
-                env={"PYTHONNOUSERSITE": "1", **folder.verifier_environment},
+                env={"PYTHONNOUSERSITE": "1", **network.variables(spec), **folder.verifier_environment},
                 timeout_s=folder.verifier_s,
                 max_output_bytes=OUTPUT,
             )
@@ -179,15 +186,12 @@ class TerminalVerifier(Reward):
                 output.append((result.stdout + result.stderr).decode("utf-8", "replace").strip()[-300:] or "no output")
             if result.timed_out or result.oom_killed or result.exit_code < 0:
                 return 0.0
-            return float(result.exit_code == 0) if folder.pays_by_status else await _written(sandbox)
+            reward = float(result.exit_code == 0) if folder.pays_by_status else await _written(sandbox)
+            if not reward:
+                check_reached(sandbox, "The test script")
+            return reward
         finally:
             await sandbox.close()
-
-    async def _opened(self, task: Task) -> tuple[Sandbox, str]:
-        """Return a new sandbox with the task's initial files, and its working folder."""
-        backend = shared_backend(self.backend)
-        spec, workdir = await open_task(backend, folder_of(task), images_of(task))
-        return await backend.create(spec), workdir
 
 
 def _submitted(episode: Trajectory) -> str | None:

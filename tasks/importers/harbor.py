@@ -21,6 +21,7 @@ def load_harbor(
     *,
     split: Split = "held_out",
     image: str = "",
+    network: str = "tests",
     progress: Progress = lambda done, total, left_out: None,
 ) -> TaskSet:
     """The task folders at or below a path, as tasks of `agentgym/code-terminal-v1`.
@@ -33,6 +34,8 @@ def load_harbor(
         split: the split of the tasks. A public set is for measuring: train on it only if you never report it.
         image: one base image for all tasks, in place of those that their Dockerfiles name: an image in agentgym's
             cache, a path, or `host` for this host's programs.
+        network: who may reach this host's package indexes: `none`, `tests` that install something, or `all`, the agent
+            and the folders' solutions too.
         progress: called with the numbers of folders read, of all folders, and of those left out.
     Raises: TaskError if there is no task folder, or none that can be used.
     """
@@ -46,7 +49,7 @@ def load_harbor(
     for number, folder in enumerate(folders, 1):
         name = folder.relative_to(top).as_posix() if folder != top else folder.absolute().name
         try:
-            fields = {**environment.task_of(folder, image=image), "id": name}
+            fields = {**environment.task_of(folder, image=image, network=network), "id": name}
             tasks.append(Task(environment=ENVIRONMENT, split=split, **fields))
         except TaskError as error:
             reasons[name] = str(error).removeprefix(f"{folder.absolute()}: ").removeprefix(f"{folder}: ")

@@ -63,6 +63,17 @@ async def check_greeting(backend, spec: SandboxSpec) -> None:
         await backend.close()
 
 
+def test_a_wheel_with_a_native_program_has_it_as_a_command(greeter, tmp_path):
+    """As uv and ruff are packed: a binary among the wheel's scripts, and no entry point. Other scripts are left out."""
+    write_wheel(tmp_path, "native", "1.0", "")
+    with zipfile.ZipFile(tmp_path / "native-1.0-py3-none-any.whl", "a") as archive:
+        archive.writestr("native-1.0.data/scripts/native", b"\x7fELF and more")
+        archive.writestr("native-1.0.data/scripts/wrapper", b"#!python\n")
+    program = rootfs_store.install_program("pypi:native")
+    assert program.commands == ("native",)
+    assert (program.folder / "bin" / "native").read_bytes() == b"\x7fELF and more"
+
+
 def test_a_version_is_installed_once_and_the_newest_by_default(greeter):
     newest = rootfs_store.install_program("pypi:greeter")
     assert (newest.name, newest.commands) == (greeter, ("greet",))

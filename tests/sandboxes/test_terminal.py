@@ -142,13 +142,15 @@ async def test_what_is_gone_from_the_image_is_gone_for_the_tests(tasks):
     commands = ["rm -rf /data; mkdir /data; echo 1 > /data/new", "rm -r /etc/alternatives /opt; echo 2 > /opt"]
     text = await handed_in(tasks["counted"], *commands)
     assert {"data/count.py", "data/empty", "data/of-the-image.txt"} <= set(json.loads(text)["gone"])
-    sandbox, _ = await load_reward("terminal_verifier")._opened(tasks["counted"])
+    environment = agentgym.make("agentgym/code-terminal-v1")
     try:
+        await environment.reset(tasks["counted"].public(), seed=0)
+        sandbox = (await environment.workspace()).sandbox
         await put(sandbox, text)
         assert await sandbox.list("/data") == ["new"]
         assert await sandbox.read("/opt") == b"2\n"
     finally:
-        await sandbox.close()
+        await environment.close()
 
 
 async def test_an_episode_is_paid_for_what_was_handed_in(tasks):

@@ -185,6 +185,9 @@ def _install_pypi(root: Path, package: str, version: str) -> str:
             f"{error} Only wheels for Python {sys.version_info[0]}.{sys.version_info[1]} are installed. If you trust a "
             f"package that has none, build them: pip wheel -w wheels {package}; then set PIP_FIND_LINKS=wheels."
         ) from error
+    for script in (root / "lib" / "bin").glob("*"):
+        if script.is_file() and script.read_bytes()[:4] == b"\x7fELF":
+            script.rename(_file_of(root, script.name))
     shutil.rmtree(root / "lib" / "bin", ignore_errors=True)  # scripts with this host's path of Python
     distribution = _distribution(root / "lib", package)
     major, minor = sys.version_info[:2]
