@@ -45,6 +45,8 @@ def without_swaying(submission: str, programs: Collection[str], folders: Collect
 
     Raises: as `put` for a submission that `done` did not write.
     """
+    if not submission:
+        return None
     data = json.loads(submission)
     packed, dropped = io.BytesIO(), False
     with (

@@ -235,3 +235,93 @@ async def test_a_build_that_is_killed_leaves_nothing_that_is_taken_for_whole(bac
     folder = folder_of("FROM base\nRUN printf half > /half && sleep 2 && printf whole > /whole\n")
     kill_while_it_builds(tmp_path / "greeting")
     assert await output_of(backend, await built(backend, folder), "cat /half /whole") == "halfwhole"
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ("RUN sh -c 'f() { f | f & }; f; sleep 60'", "did not end in 3 s|ended with|used up"),
+        ("""RUN python3 -c "x = [bytearray(2**24) for _ in range(2**12)]" """, "ended with|used up the memory"),
+        ("RUN yes", "did not end in 3 s"),
+        ("RUN kill -9 -1; exit 5", "ended with"),
+        ("RUN mkdir -p /gone && rm -rf / ; exit 4", "ended with 4|ended with 127"),
+        ("""RUN python3 -c "import socket; socket.create_connection(('127.0.0.1', 22), 1)" """, "ended with 1"),
+        ("""RUN python3 -c "import socket; socket.create_connection(('169.254.169.254', 80), 1)" """, "ended with 1"),
+        ("RUN cat /proc/1/root/etc/hostname /proc/self/root/etc/shadow", "ended with 1"),
+    ],
+    ids=["forks", "memory", "output", "kills all", "removes all", "host", "metadata", "other roots"],
+)
+async def test_a_hostile_step_ends_within_its_bounds_and_is_named(backend, folder_of, monkeypatch, steps, message):
+    monkeypatch.setattr(build, "DISK_MIB", 64)
+    monkeypatch.setattr(build, "MEMORY_MIB", 256)
+    settings = "[environment]\nbuild_timeout_sec = 3\nmemory_mb = 256\n"
+    folder = folder_of(f"FROM base\n{steps}\n", settings=settings)
+    with pytest.raises(TaskError, match=f"step 1 of 1 of its Dockerfile, line 2, .*({message})"):
+        await built(backend, folder)
+    assert (
+        await output_of(backend, await built(backend, folder_of("FROM base\nRUN printf ok > /ok\n")), "cat /ok") == "ok"
+    )
+
+
+def archive_of(*members: tuple[str, bytes, str]) -> bytes:
+    """An archive of names, kinds and targets of links; its files are another user's, and run as root."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as archive:
+        for name, kind, target in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname, info.mode, info.uid = kind, target, 0o6755, 1234
+            info.size = 3 if kind == tarfile.REGTYPE else 0
+            info.devmajor, info.devminor = 1, 3
+            archive.addfile(info, io.BytesIO(b"bad"))
+    return raw.getvalue()
+
+
+UP = "../" * 12
+OUTSIDE = "tmp/agentgym-hostile"
+LEADING_OUT = {
+    "by its name": [(f"{UP}{OUTSIDE}", tarfile.REGTYPE, "")],
+    "through a link": [("out", tarfile.SYMTYPE, f"{UP}tmp"), ("out/agentgym-hostile", tarfile.REGTYPE, "")],
+    "absolutely": [(f"/{OUTSIDE}", tarfile.REGTYPE, "")],
+    "by a hard link": [("hard", tarfile.LNKTYPE, f"{UP}etc/passwd")],
+    "by devices": [(kind.decode(), kind, "") for kind in (tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE)],
+}
+
+
+@pytest.fixture
+def outside():
+    """Check that a test has left no file where hostile archives lead."""
+    yield
+    assert not os.path.lexists(f"/{OUTSIDE}")
+
+
+@pytest.mark.usefixtures("outside")
+@pytest.mark.parametrize("members", LEADING_OUT.values(), ids=LEADING_OUT)
+async def test_an_archive_that_leads_out_changes_nothing_outside(backend, folder_of, members):
+    """It is refused, or unpacked within the image, and without devices."""
+    try:
+        folder = folder_of("FROM base\nADD evil.tar /in/\n", {"evil.tar": archive_of(*members)})
+        image = await built(backend, folder)
+    except TaskError as error:
+        message = str(error)
+        assert any(repr(name) in message for name, _, _ in members), message
+    else:
+        listed = await output_of(backend, image, "find / -xdev -type b; find /in -type c; cat /in/hard")
+        assert "root:" not in listed
+        assert not [line for line in listed.splitlines() if line.startswith("/")]
+
+
+async def test_an_archive_that_unpacks_to_more_than_a_build_may_have_is_refused(backend, folder_of, monkeypatch):
+    monkeypatch.setattr(build, "DISK_MIB", 32)
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w:gz") as archive:
+        info = tarfile.TarInfo("zeros")
+        info.size = 2**28
+        archive.addfile(info, Zeros())
+    assert len(raw.getvalue()) < 2**20
+    with pytest.raises(TaskError):
+        await built(backend, folder_of("FROM base\nADD bomb.tar.gz /in/\n", {"bomb.tar.gz": raw.getvalue()}))
+
+
+class Zeros:
+    def read(self, size: int) -> bytes:
+        return bytes(size)

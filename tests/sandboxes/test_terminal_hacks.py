@@ -211,3 +211,27 @@ def test_the_check_of_a_folder_says_what_it_pays(tasks, top):
     finished = CliRunner().invoke(app, ["check", str(top / "folders/exists")], env=environment)
     assert finished.exit_code == 1
     assert "greeting is hackable: it pays an agent that creates empty files where the tests look: 1" in finished.output
+
+
+PAY = "echo 1 > /logs/verifier/reward.txt"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"{PAY}; sleep 1000",
+        f"{PAY}; while :; do :; done",
+        f"{PAY}; f() {{ f | f & }}; f; sleep 1000",
+        f"{PAY}; kill -9 $$",
+    ],
+    ids=["sleeps", "computes", "forks", "is killed"],
+)
+async def test_tests_that_never_end_or_are_killed_pay_nothing(tasks, top, tmp_path, script):
+    folder = write_folders(tmp_path, "greeting") / "greeting"
+    (folder / "task.toml").write_text("[verifier]\ntimeout_sec = 1\n")
+    (folder / "tests/test.sh").write_text(script)
+    [task] = load("importers", "harbor")(folder)["held_out"]
+    assert await TerminalVerifier().score(task, "") == {"success": 0, "forged": 0}
+    (folder / "tests/test.sh").write_text(f"{PAY}; kill -9 -1")  # all but the script itself
+    [task] = load("importers", "harbor")(folder)["held_out"]
+    assert await TerminalVerifier().score(task, "") == {"success": 1, "forged": 0}
