@@ -201,7 +201,9 @@ class _Validation:
         config = RolloutConfig(
             reward=reward, budgets=BUDGETS, concurrency=1, state_keys=False, max_failures_in_a_row=None
         )
-        manager = EpisodeManager(lambda task: ScriptedPolicy(script(), name="validation"), config, label="validation")
+        manager = EpisodeManager(
+            lambda task: ScriptedPolicy(_endless(script()), name="validation"), config, label="validation"
+        )
         trajectories = await manager.collect([task], times)
         for error in (trajectory.error for trajectory in trajectories if trajectory.error is not None):
             name, _, text = error.partition(": ")
@@ -211,10 +213,12 @@ class _Validation:
         return trajectories
 
     async def _feedback(self, trajectory: Trajectory, reward: Reward) -> str:
-        """Return what the reward says of an episode; empty if it says nothing."""
+        """Return what the reward says of an episode or, if it says nothing, the last result that is an error."""
+        text = ""
         with suppress(AgentGymError):  # a text for people, which decides nothing
-            return " ".join((await validate_feedback(reward.feedback(trajectory), reward)).split())[-400:]
-        return ""
+            text = await validate_feedback(reward.feedback(trajectory), reward)
+        errors = [str(result.content) for turn in trajectory.turns for result in turn.results if not result.ok]
+        return " ".join((text or (errors[-1] if errors else "")).split())[-400:]
 
     def _reward(self, task: Task) -> Reward:
         environment: type[Environment] = load("environments", task.environment)
@@ -224,6 +228,13 @@ class _Validation:
         if declared is None:
             raise TaskError(f"its environment {task.environment} declares no reward")
         return declared
+
+
+def _endless(script: Any) -> Any:
+    """Return a script that says nothing more after its messages, for an episode whose last call was refused."""
+    if not isinstance(script, list | tuple):
+        return script
+    return lambda seen: [*script, Message("assistant", "")][min(sum(m.role == "assistant" for m in seen), len(script))]
 
 
 def _without_name(reason: str, task: Task) -> str:

@@ -44,6 +44,8 @@ from .transcript import transcript
 COMMAND_S = 120.0
 MAX_BYTES, MAX_FILES, MAX_CHARS = 32 * 2**20, 2_000, 1_400_000
 PUT_S = 120.0
+PIECE = 2**16
+"""How many bytes of a solution's file one command writes; Linux takes 128 KiB in one argument."""
 HANDED_IN = "Handed in: "
 NOT_HANDED_IN = ("logs", "tests", "solution", "tmp", "proc", "dev", "sys")
 DONE = Call("done", {})
@@ -146,9 +148,11 @@ class CodeTerminal(Environment):
             raise TaskError(f"{task.id}: its folder contains no solution.")
         commands = []
         for path, (data, _) in folder.solution.items():
-            code = f"p = pathlib.Path({f'/solution/{path}'!r}); p.parent.mkdir(parents=True, exist_ok=True); "
-            code += f"p.write_bytes(base64.b64decode('{base64.b64encode(data).decode()}'))"
-            commands.append(f"python3 -c {shlex.quote(f'import base64, pathlib; {code}')}")
+            for start in range(0, max(len(data), 1), PIECE):
+                piece = base64.b64encode(data[start : start + PIECE]).decode()
+                code = f"p = pathlib.Path({f'/solution/{path}'!r}); p.parent.mkdir(parents=True, exist_ok=True); "
+                code += f"p.open('{'ab' if start else 'wb'}').write(base64.b64decode('{piece}'))"
+                commands.append(f"python3 -c {shlex.quote(f'import base64, pathlib; {code}')}")
         variables = [f"{name}={shlex.quote(value)}" for name, value in folder.solution_environment.items()]
         commands.append(" ".join([*variables, f"bash /solution/{folder.solution_script}"]))
         return [

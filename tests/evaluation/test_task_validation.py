@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from agentgym import Call, Environment, JudgeError, Message, Reward, Task, TaskError, TaskSet, register, tool
+from agentgym import Call, Environment, JudgeError, Message, Reward, Task, TaskError, TaskSet, ToolError, register, tool
 from agentgym.evaluation import task_validation
 from agentgym.evaluation.task_validation import summarise_reason, validate_tasks
 
@@ -48,11 +48,13 @@ class Answers(Environment):
     @tool(final=True)
     def answer(self, text: str = "") -> str:
         """Give the answer."""
+        if text == "refused":
+            raise ToolError("too many files were changed")
         return "taken"
 
     @classmethod
     def reward_hacks(cls, task):
-        return {"guesses": [says("42")], "prints OK": [says("OK")]}
+        return {"is refused": [says("refused")], "guesses": [says("42")], "prints OK": [says("OK")]}
 
 
 register("test_validation_paid", Paid, kind="rewards")
@@ -136,7 +138,7 @@ async def test_verdicts_are_kept_and_a_truncated_one_is_reached_again(tmp_path):
     journal = tmp_path / "journal"
     first = await validate_tasks(tasks, journal)
     judged = dict(JUDGED)
-    assert judged == {"sound": 6, "printed": 6}
+    assert judged == {"sound": 7, "printed": 7}
     assert await validate_tasks(tasks, journal) == first
     assert dict(JUDGED) == judged
     lines = journal.read_text().splitlines(keepends=True)
@@ -144,7 +146,7 @@ async def test_verdicts_are_kept_and_a_truncated_one_is_reached_again(tmp_path):
     journal.write_text("".join(lines[:cut]) + lines[cut][:-20])  # as a kill leaves it
     second = await validate_tasks(tasks, journal)
     assert {name: v.kind for name, v in second.items()} == {"sound": "sound", "printed": "hackable"}
-    assert JUDGED["printed"] == 12 or JUDGED["sound"] == 12
+    assert JUDGED["printed"] == 14 or JUDGED["sound"] == 14
 
 
 async def test_a_failure_of_this_host_is_tried_again_and_never_the_tasks(tmp_path):

@@ -7,6 +7,7 @@ import io
 import json
 import sys
 import tarfile
+import zlib
 
 import pytest
 from task_folders import write_folders
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 import agentgym
 from agentgym import Call, Task, load, load_task_set
 from agentgym.cli.app import app
+from agentgym.evaluation import validate_tasks
 from agentgym.registry import load_reward
 from agentgym.sandbox.rootfs.python_image import write_python_image
 from agentgym.sandboxes.code.terminal_controls import sways_tests, without_swaying
@@ -235,3 +237,26 @@ async def test_tests_that_never_end_or_are_killed_pay_nothing(tasks, top, tmp_pa
     (folder / "tests/test.sh").write_text(f"{PAY}; kill -9 -1")  # all but the script itself
     [task] = load("importers", "harbor")(folder)["held_out"]
     assert await TerminalVerifier().score(task, "") == {"success": 1, "forged": 0}
+
+
+async def test_a_solution_may_have_large_files(tasks, tmp_path):
+    folder = write_folders(tmp_path, "greeting") / "greeting"
+    (folder / "solution/large").write_bytes(bytes(range(256)) * 1_000)
+    (folder / "solution/empty").write_bytes(b"")
+    checksum = zlib.crc32(bytes(range(256)) * 1_000)
+    check = f"import zlib; assert zlib.crc32(open('/solution/large', 'rb').read()) == {checksum}"
+    (folder / "solution/solve.sh").write_text(
+        f"""test -f /solution/empty && python3 -c "{check}" && echo 'Hello, Ada!' > hello.txt\n"""
+    )
+    task_set = load("importers", "harbor")(folder)
+    verdicts = await validate_tasks(task_set)
+    assert {name: (verdict.kind, verdict.reason) for name, verdict in verdicts.items()} == {"greeting": ("sound", "")}
+
+
+async def test_a_solution_that_cannot_be_handed_in_is_named_with_the_error(tasks, tmp_path):
+    folder = write_folders(tmp_path, "greeting") / "greeting"
+    (folder / "solution/solve.sh").write_text("n=0; while [ $n -lt 3000 ]; do echo > file-$n; n=$((n + 1)); done\n")
+    verdicts = await validate_tasks(load("importers", "harbor")(folder))
+    assert verdicts["greeting"].kind == "faulty"
+    assert verdicts["greeting"].reason.startswith("its solution is not paid: ")
+    assert "files were changed; at most 2000 are taken" in verdicts["greeting"].reason
