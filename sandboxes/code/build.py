@@ -2,6 +2,7 @@
 
     <cache>/builds/KEY.json      the image that the steps so far make
     <cache>/builds/KEY.lock      held while it is made
+    <cache>/builds/KEY.failed    which step has failed, and why; valid for some minutes, and in that process
 
 KEY hashes the image below and the steps, with the files that they copy. So task folders whose Dockerfiles begin alike
 share these layers, whichever process makes them. A record is written when its image is complete; a build that is killed
@@ -16,10 +17,12 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from agentgym import SandboxSpec, SandboxUnavailable, TaskError
@@ -30,12 +33,13 @@ from .build_context import copied_files
 from .build_sandbox import PRELOADED, BuildSandbox
 from .build_steps import Copy, ImageConfig, Run, Step
 from .dockerfile import BuildStage
-from .task_network import host_indexes
+from .task_network import ALLOWED, host_indexes
 from .terminal_folder import TerminalFolder
 
 DISK_MIB, MEMORY_MIB, CPU_CORES, PROCESSES, INODES = 4096, 2048, 2.0, 512, 500_000
 """Limits of a build; a task's own memory is allowed where it is more. Files count as memory too."""
 MAX_LAYERS = 40
+FAILED_S = 600.0
 POLL_S = 0.2
 MAX_TEXT = 70
 
@@ -111,12 +115,18 @@ class _Build:
     async def _layer(self, key: str, below: rootfs.RootFilesystem, steps: Sequence[Step]) -> rootfs.RootFilesystem:
         records = await asyncio.to_thread(_records)
         record = records / f"{key}.json"
+        failure = records / f"{key}.failed"
         if (known := await asyncio.to_thread(_known, record)) is not None:
             return known
         async with _locked(records / f"{key}.lock"):
             if (known := await asyncio.to_thread(_known, record)) is not None:
                 return known  # another build was faster
-            image = await self._make(below, steps)
+            self._check_not_failed(failure, steps)
+            try:
+                image = await self._make(below, steps)
+            except _StepFailed as error:
+                failure.write_text(json.dumps([*self._conditions(), error.index, error.reason]))
+                raise self._error(steps, error.index, error.reason) from error
             draft = record.with_suffix(f".{os.getpid()}")
             draft.write_text(json.dumps({"digest": image.digest}))
             draft.replace(record)
@@ -138,26 +148,46 @@ class _Build:
         sandbox = await self._backend.create(spec)
         try:
             build = BuildSandbox(sandbox, self._folder.context, self._opened, indexes, self._folder.build_s)
-            for number, step in enumerate(steps, self._count + 1):
-                await self._carry_out(build, step, number)
+            for index, step in enumerate(steps):
+                await self._carry_out(build, step, index)
             snapshot = await sandbox.snapshot()
         finally:
             await sandbox.close()
         return await asyncio.to_thread(rootfs.add_layer, below, snapshot, dict(below.environment))
 
-    async def _carry_out(self, build: BuildSandbox, step: Step, number: int) -> None:
-        name = f"{self._folder.name}: step {number} of {self._total}"
-        text = " ".join(step.text.split())
-        excerpt = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
+    async def _carry_out(self, build: BuildSandbox, step: Step, index: int) -> None:
         started = time.monotonic()
+        name = self._name(index)
         if isinstance(step, Run):
-            print(f"{name}: {excerpt}", file=sys.stderr, flush=True)
+            print(f"{name}: {_excerpt(step)}", file=sys.stderr, flush=True)
         try:
             await build.carry_out(step)
         except TaskError as error:
-            raise TaskError(f"{name} of its Dockerfile, line {step.line}, {excerpt!r}, {error}") from error
+            raise _StepFailed(index, str(error)) from error
         if isinstance(step, Run):
             print(f"{name}: {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)
+
+    def _name(self, index: int) -> str:
+        return f"{self._folder.name}: step {self._count + index + 1} of {self._total}"
+
+    def _error(self, steps: Sequence[Step], index: int, reason: str) -> TaskError:
+        step = steps[index]
+        return TaskError(f"{self._name(index)} of its Dockerfile, line {step.line}, {_excerpt(step)!r}, {reason}")
+
+    def _conditions(self) -> list[object]:
+        """Return what a step's failure depends on, beside its layer: this process, and what the build may use."""
+        return [_process(), os.environ.get(ALLOWED, ""), self._folder.build_s, self._folder.memory_mib]
+
+    def _check_not_failed(self, failure: Path, steps: Sequence[Step]) -> None:
+        """Raise TaskError if the same steps have failed here just now: the plays of one task need not fail anew."""
+        try:
+            if time.time() - failure.stat().st_mtime > FAILED_S:
+                return
+            *conditions, index, reason = json.loads(failure.read_text())
+        except (FileNotFoundError, ValueError):
+            return
+        if conditions == self._conditions():
+            raise self._error(steps, index, reason)
 
     async def _opened(self, stage: str) -> Sandbox:
         source = await self._source(stage)
@@ -170,6 +200,25 @@ class _Build:
             preload=PRELOADED,
         )
         return await self._backend.create(spec)
+
+
+class _StepFailed(Exception):
+    """The step of this index failed, for a reason that may concern other folders too."""
+
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(index, reason)
+        self.index, self.reason = index, reason
+
+
+def _excerpt(step: Step) -> str:
+    text = " ".join(step.text.split())
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
+
+
+@cache
+def _process() -> str:
+    """Return a name for this process."""
+    return secrets.token_hex(8)
 
 
 def _groups(steps: Sequence[Step], most: int) -> list[list[Step]]:

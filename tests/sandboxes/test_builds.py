@@ -182,6 +182,23 @@ async def test_a_step_that_fails_is_named_with_its_last_lines(backend, folder_of
             await built(backend, folder)
 
 
+async def test_a_step_that_has_failed_is_not_tried_again_at_once_unless_something_changed(
+    backend, folder_of, monkeypatch, capfd
+):
+    folder = folder_of("FROM base\nRUN touch /a && exit 7\n")
+    for _ in range(3):
+        with pytest.raises(TaskError, match=r"step 1 of 1 of its Dockerfile, line 2, .* ended with 7"):
+            await built(backend, folder)
+    assert capfd.readouterr().err.count("RUN touch") == 1
+    monkeypatch.setenv("AGENTGYM_BUILD_ALLOW", "files.test")
+    with pytest.raises(TaskError, match="ended with 7"):
+        await built(backend, folder)
+    monkeypatch.setattr(build, "FAILED_S", 0.0)
+    with pytest.raises(TaskError, match="ended with 7"):
+        await built(backend, folder)
+    assert capfd.readouterr().err.count("RUN touch") == 2
+
+
 async def test_a_host_that_does_not_answer_is_no_fault_of_the_task(backend, folder_of, monkeypatch):
     """The name is on the allow list, and has no address."""
     monkeypatch.setenv("AGENTGYM_BUILD_ALLOW", "files.invalid")
