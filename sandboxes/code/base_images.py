@@ -70,8 +70,8 @@ def _find(name: str) -> BaseImage:
     """Find the image of a FROM. It must not be a path, because the Dockerfile is not trusted."""
     if name == "scratch":
         raise TaskError(
-            "its Dockerfile begins with FROM scratch, and a sandbox needs an image with Python. Name another one by "
-            "--option image=NAME"
+            "its Dockerfile has FROM scratch, an image without a shell, which agent and tests need. Name another one "
+            "by --option image=NAME"
         )
     names = rootfs.names()
     own = [name, name.replace(":", "-").replace("/", "-"), name.rpartition("/")[2].replace(":", "-")]

@@ -216,7 +216,7 @@ BAD = {
     "only ARG may stand above the first FROM": {"environment/Dockerfile": "RUN true\n"},
     "line 2.* ONBUILD": {"environment/Dockerfile": "FROM a\nONBUILD RUN b\n"},
     "copies 'gone', which is not there": {"environment/Dockerfile": "FROM a\nCOPY gone /app\n"},
-    "FROM scratch, and a sandbox needs": {"environment/Dockerfile": "FROM scratch\n"},
+    "FROM scratch, an image without a shell": {"environment/Dockerfile": "FROM scratch\n"},
     "base image 'b:1' is not in the cache": {"environment/Dockerfile": "FROM b:1\nCOPY --from=b:1 b /app\n"},
     "base image '/' is not in the cache": {"environment/Dockerfile": "FROM /\n"},
     "base image 'acme/base:2' is not in the cache": {"environment/Dockerfile": "FROM acme/base:2\n"},
