@@ -27,6 +27,8 @@ from agentgym.errors import DuplicateNameError, MissingExtraError, RegistrationE
 from agentgym.reward.contract import Reward
 from agentgym.sandbox import Backend
 from agentgym.sandbox.limits import SandboxSpec
+from agentgym.task.definition import Task
+from agentgym.task.script import task_player
 from agentgym.task.task_set import TaskSet
 
 Kind = Literal[
@@ -224,8 +226,20 @@ def load_task_set(name: str) -> TaskSet:
     Raises: UnknownNameError, TaskError, SplitLeakError; RegistrationError if the name is not a task set's.
     """
     if name.endswith((".jsonl", ".json")) or Path(name).is_file():
-        return TaskSet.from_jsonl(name)
+        task_set = TaskSet.from_jsonl(name)
+        task_set.oracle = task_set.oracle or _oracle_of_environments(task_set)
+        return task_set
     return _instance("task_sets", name, TaskSet, {})
+
+
+def _oracle_of_environments(task_set: TaskSet) -> Callable[[Task], Any] | None:
+    """Return the player of the tasks' own solutions, if every environment of the set has a `solution_of(task)`."""
+    identifiers = {task.environment for tasks in task_set.values() for task in tasks}
+    if not identifiers <= set(names("environments")):
+        return None
+    players = {name: getattr(load("environments", name), "solution_of", None) for name in identifiers}
+    known: dict[str, Callable[[Task], Any]] = {name: player for name, player in players.items() if player}
+    return task_player(lambda task: known[task.environment](task)) if known.keys() == identifiers else None
 
 
 def task_set_for(environment: str) -> TaskSet | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 import warnings
@@ -20,7 +21,7 @@ from agentgym.cli.user_code import Import
 from agentgym.text import counted
 
 if TYPE_CHECKING:
-    from agentgym.task.definition import Split
+    from agentgym.task.definition import Split, Task
     from agentgym.task.task_set import TaskSet
 
 app = typer.Typer(
@@ -47,6 +48,8 @@ class ImportOptions:
     """The SQLite file that the questions are about, or the column that names each row's file."""
     split: Annotated[str | None, typer.Option(metavar="SPLIT")] = None
     """The split of the tasks: train, validation or held_out. By default the importer chooses."""
+    held_out: Annotated[int, typer.Option(min=0)] = 0
+    """How many tasks, drawn by their ids, are held out to measure; the others are for training."""
     repositories: Annotated[Path | None, typer.Option(metavar="DIR")] = None
     """The folder of git clones, for sets of repositories."""
     validate: Annotated[bool, typer.Option("--validate")] = False
@@ -105,6 +108,8 @@ def import_tasks(
         raise TaskError(f"--keep {unknown[0]} is not valid. A validation can keep: {', '.join(KEEPABLE)}.")
     if keep and not chosen.validate:
         raise TaskError(f"--keep {keep[0]} has no effect without --validate, which reaches the verdicts.")
+    if split is not None and chosen.held_out:
+        raise TaskError(f"--held-out {chosen.held_out} and --split {split} exclude each other. Give one of them.")
     if split is not None and "split" in accepted:  # the importer may still assign some tasks to other splits
         options["split"] = split
     with warnings.catch_warnings(record=True) as notes, progress_bar() as bar:
@@ -129,9 +134,27 @@ def import_tasks(
         task_set = _validated(task_set, target, at_once, keep, left_out)
     else:
         _print_reasons({name: ("left out", reason) for name, reason in left_out.items()})
+    if chosen.held_out:
+        task_set = _divided(task_set, chosen.held_out)
     task_set.to_jsonl(target)
     sizes = ", ".join(f"{split} {len(task_set[split])}" for split in task_set if len(task_set[split]))
     out().print(f"{target}: {sizes}. Use it as --tasks {target}:SPLIT", markup=False, soft_wrap=True)
+
+
+def _divided(task_set: TaskSet, held_out: int) -> TaskSet:
+    """Return the set with `held_out` tasks held out, the same ones at every import, and the others for training."""
+    from agentgym.errors import TaskError
+
+    tasks = [task for tasks in task_set.values() for task in tasks]
+    if held_out >= len(tasks):
+        raise TaskError(f"--held-out {held_out} leaves none of {len(tasks)} tasks for training. Give a lower number.")
+    ranked = sorted(tasks, key=lambda task: hashlib.sha256(task.id.encode()).digest())
+    chosen = {task.id for task in ranked[:held_out]}
+    splits: dict[str, list[Task]] = {"train": [], "held_out": []}
+    for task in tasks:
+        split: Split = "held_out" if task.id in chosen else "train"
+        splits[split].append(replace(task, split=split))
+    return task_set.with_splits(splits)
 
 
 def _validated(
