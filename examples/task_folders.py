@@ -1,8 +1,8 @@
-"""Write a corpus of small task folders in Harbor's format, for `recipes/task_folders.toml`.
+"""Write a corpus of small task folders in Harbor's format, for `recipes/data/task_folders.toml`.
 
     python examples/task_folders.py corpus --count 130
-    agentgym tasks import harbor corpus --held-out 30 --validate --out corpus.jsonl
-    agentgym train recipes/task_folders.toml --set tasks.set=corpus.jsonl --run runs/folders
+    agentgym tasks import harbor corpus --split validation:10,held_out:30 --validate --out corpus.jsonl
+    agentgym train recipes/data/task_folders.toml --out runs/folders
 
 Each folder has a Dockerfile, files, an instruction, a solution and a test; all share one base image.
 """
@@ -86,7 +86,7 @@ def write(folder: Path, count: int, seed: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="where to write the folders")
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("corpus"), help="where to write the folders")
     parser.add_argument("--count", type=int, default=130, help="the number of folders")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()

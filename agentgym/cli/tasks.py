@@ -47,9 +47,8 @@ class ImportOptions:
     database: Annotated[str | None, typer.Option(metavar="FILE|COLUMN")] = None
     """The SQLite file that the questions are about, or the column that names each row's file."""
     split: Annotated[str | None, typer.Option(metavar="SPLIT")] = None
-    """The split of the tasks: train, validation or held_out. By default the importer chooses."""
-    held_out: Annotated[int, typer.Option(min=0)] = 0
-    """How many tasks, drawn by their ids, are held out to measure; the others are for training."""
+    """The split of the tasks: train, validation or held_out; by default the importer chooses. validation:20,held_out:30
+    draws as many tasks for these splits, by their ids, and leaves the others for training."""
     repositories: Annotated[Path | None, typer.Option(metavar="DIR")] = None
     """The folder of git clones, for sets of repositories."""
     validate: Annotated[bool, typer.Option("--validate")] = False
@@ -103,13 +102,12 @@ def import_tasks(
                     "only. Leave it out."
                 )
             options[name] = value
-    split, keep = _known_split(chosen.split), chosen.keep or []
+    sizes = _split_sizes(chosen.split or "")
+    split, keep = (_known_split(chosen.split) if not sizes else None), chosen.keep or []
     if unknown := [kind for kind in keep if kind not in KEEPABLE]:
         raise TaskError(f"--keep {unknown[0]} is not valid. A validation can keep: {', '.join(KEEPABLE)}.")
     if keep and not chosen.validate:
         raise TaskError(f"--keep {keep[0]} has no effect without --validate, which reaches the verdicts.")
-    if split is not None and chosen.held_out:
-        raise TaskError(f"--held-out {chosen.held_out} and --split {split} exclude each other. Give one of them.")
     if split is not None and "split" in accepted:  # the importer may still assign some tasks to other splits
         options["split"] = split
     with warnings.catch_warnings(record=True) as notes, progress_bar() as bar:
@@ -134,26 +132,34 @@ def import_tasks(
         task_set = _validated(task_set, target, at_once, keep, left_out)
     else:
         _print_reasons({name: ("left out", reason) for name, reason in left_out.items()})
-    if chosen.held_out:
-        task_set = _divided(task_set, chosen.held_out)
+    if sizes:
+        task_set = _divided(task_set, sizes)
     task_set.to_jsonl(target)
-    sizes = ", ".join(f"{split} {len(task_set[split])}" for split in task_set if len(task_set[split]))
-    out().print(f"{target}: {sizes}. Use it as --tasks {target}:SPLIT", markup=False, soft_wrap=True)
+    listed = ", ".join(f"{split} {len(task_set[split])}" for split in task_set if len(task_set[split]))
+    out().print(f"{target}: {listed}. Use it as --tasks {target}:SPLIT", markup=False, soft_wrap=True)
 
 
-def _divided(task_set: TaskSet, held_out: int) -> TaskSet:
-    """Return the set with `held_out` tasks held out, the same ones at every import, and the others for training."""
+def _divided(task_set: TaskSet, sizes: Mapping[Split, int]) -> TaskSet:
+    """Return the set with as many tasks in each split, the same ones at every import, and the others in `train`.
+
+    Raises: TaskError if no task is left to train on.
+    """
     from agentgym.errors import TaskError
 
-    tasks = [task for tasks in task_set.values() for task in tasks]
-    if held_out >= len(tasks):
-        raise TaskError(f"--held-out {held_out} leaves none of {len(tasks)} tasks for training. Give a lower number.")
-    ranked = sorted(tasks, key=lambda task: hashlib.sha256(task.id.encode()).digest())
-    chosen = {task.id for task in ranked[:held_out]}
-    splits: dict[str, list[Task]] = {"train": [], "held_out": []}
-    for task in tasks:
-        split: Split = "held_out" if task.id in chosen else "train"
-        splits[split].append(replace(task, split=split))
+    tasks = {task.id: task for tasks in task_set.values() for task in tasks}
+    if sum(sizes.values()) >= len(tasks):
+        raise TaskError(
+            f"--split takes {sum(sizes.values())} of {len(tasks)} tasks, so none is left for training. Take fewer."
+        )
+    ranked = sorted(tasks, key=lambda name: hashlib.sha256(name.encode()).digest())
+    split_of: dict[str, Split] = {}
+    for split, size in sizes.items():
+        start = len(split_of)
+        split_of |= dict.fromkeys(ranked[start : start + size], split)
+    splits: dict[str, list[Task]] = {}
+    for name, task in tasks.items():
+        split = split_of.get(name, "train")
+        splits.setdefault(split, []).append(replace(task, split=split))
     return task_set.with_splits(splits)
 
 
@@ -218,6 +224,25 @@ def _print_reasons(reasons: Mapping[str, tuple[str, str]]) -> None:
     for (kind, summary), names in sorted(groups.items(), key=lambda group: -len(group[1])):
         table.add_row(str(len(names)), kind, Text(visible(summary)), Text(visible(names[0])))
     err().print(table)
+
+
+def _split_sizes(text: str) -> dict[Split, int]:
+    """Return the sizes in a text such as `validation:20,held_out:30`; nothing for the name of a split. Raises:
+    TaskError.
+    """
+    from agentgym.errors import TaskError
+
+    sizes: dict[Split, int] = {}
+    for part in text.split(",") if ":" in text else ():
+        name, _, size = part.partition(":")
+        split = _known_split(name)
+        if split is None or split == "train" or not size.isdecimal():
+            raise TaskError(
+                f"--split {text} is not valid. Write the sizes of validation and held_out, such as "
+                "validation:20,held_out:30; the other tasks are for training."
+            )
+        sizes[split] = int(size)
+    return sizes
 
 
 def _known_split(name: str | None) -> Split | None:

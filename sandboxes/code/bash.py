@@ -11,8 +11,10 @@ SYSTEM = "You work in a shell, in /work. Do what is asked with commands, then ca
 
 # Each command runs in a separate process, so a checkpoint needs no running process. A trap saves the shell's state,
 # even when a command calls exit. Variables that the shell itself manages are not saved.
-KEEPER = r"""
-state=/tmp/.shell
+STATE = "/tmp/.shell"
+KEEPER = (
+    f"state={STATE}"
+    + r"""
 __keep() {
     { printf 'cd -- %q 2>/dev/null\n' "$PWD"
       local __name
@@ -29,6 +31,7 @@ shopt -s expand_aliases
 trap __keep EXIT
 eval "$1"
 """
+)
 
 
 class CodeBash(Environment):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 import shlex
 import stat
 import tarfile
@@ -33,7 +34,7 @@ from agentgym import (
 from agentgym.sandbox import Sandbox, Snapshot
 
 from .base_images import BaseImage, base_images, images_from
-from .bash import KEEPER
+from .bash import KEEPER, STATE
 from .build_sandbox import ARCHIVE, COPYING
 from .task_network import TaskNetwork, checked_network, network_of_agent
 from .terminal_folder import DISK_MIB, MEMORY_MIB, TerminalFolder
@@ -47,7 +48,9 @@ PUT_S = 120.0
 PIECE = 2**16
 """How many bytes of a solution's file one command writes; Linux takes 128 KiB in one argument."""
 HANDED_IN = "Handed in: "
-NOT_HANDED_IN = ("logs", "tests", "solution", "tmp", "proc", "dev", "sys")
+NOT_HANDED_IN = ("logs", "tests", "solution", STATE[1:])
+MAX_LINE = 2_000
+OWN_PLACE = re.compile(rb"\$0|BASH_SOURCE|/solution")
 DONE = Call("done", {})
 CHANGES = GuestModule(__package__, "guest_changes")
 SYSTEM = "You work in a shell. Do what is asked with commands, then call done."
@@ -59,8 +62,8 @@ class CodeTerminal(Environment):
     Task parameters: `folder`, the path of a task folder of Harbor or Terminal-Bench on this host; `digest`, a hash of
     its content at the import; `images`, what is used for each image that its Dockerfile names; `network`, who may reach
     this host's package indexes: `none`, `tests` or `all`. The agent is root by name in the image that its Dockerfile
-    makes, and sees neither tests nor solution. `done` submits all changed files but those in /tmp; the reward
-    `terminal_verifier` runs the tests on them in another sandbox.
+    makes, and sees neither tests nor solution. `done` submits all changed files; the reward `terminal_verifier` runs
+    the tests on them in another sandbox.
     """
 
     sandbox = SandboxSpec(memory_mib=MEMORY_MIB, disk_mib=DISK_MIB, processes=PROCESSES, inodes=INODES)
@@ -142,10 +145,14 @@ class CodeTerminal(Environment):
 
     @classmethod
     def solution_of(cls, task: Task) -> list[Message]:
-        """Return messages that run the solution of a task folder. Raises: TaskError if the folder has no solution."""
+        """Return messages that run the solution of a task folder. A short script alone is run as a command, as an agent
+        would. Raises: TaskError if the folder has no solution.
+        """
         folder = folder_of(task)
         if not folder.solution:
             raise TaskError(f"{task.id}: its folder contains no solution.")
+        if (line := _as_command(folder)) is not None:
+            return [Message("assistant", "", (Call("bash", {"command": line}),)), Message("assistant", "", (DONE,))]
         commands = []
         for path, (data, _) in folder.solution.items():
             for start in range(0, max(len(data), 1), PIECE):
@@ -245,6 +252,15 @@ class CodeTerminal(Environment):
             raise ToolError("The files cannot be listed: end what runs, and remove files.") from error
 
 
+def _as_command(folder: TerminalFolder) -> str | None:
+    """Return a solution as one command; None if it is long, or depends on where its files are."""
+    data, _ = folder.solution[folder.solution_script]
+    if len(folder.solution) > 1 or folder.solution_environment or len(data) > MAX_LINE or OWN_PLACE.search(data):
+        return None
+    text = data.decode("utf-8", "replace").strip()
+    return text.partition("\n")[2].strip() if text.startswith("#!") else text
+
+
 def _handed_in(entries: Iterable[bytes]) -> list[str]:
     """Return the sorted paths to submit, relative to the root, out of a snapshot's paths."""
     paths = sorted(name.lstrip(b"/").decode("utf-8", "surrogateescape") for name in entries)
@@ -252,7 +268,7 @@ def _handed_in(entries: Iterable[bytes]) -> list[str]:
 
 
 def _is_handed_in(path: str) -> bool:
-    return path.partition("/")[0] not in NOT_HANDED_IN
+    return not any(path == name or path.startswith(f"{name}/") for name in NOT_HANDED_IN)
 
 
 def folder_of(task: Task) -> TerminalFolder:

@@ -67,4 +67,11 @@ def load_harbor(
 
 
 def _listed(reasons: Mapping[str, str]) -> str:
-    return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    """Return each reason once, with the folders that it is about."""
+    folders: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        folders.setdefault(reason, []).append(name)
+    return "; ".join(
+        f"{names[0]}{f' and {len(names) - 1} others' if len(names) > 1 else ''}: {reason}"
+        for reason, names in folders.items()
+    )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import sys
+import tarfile
 from dataclasses import replace
 
 import pytest
@@ -199,6 +202,25 @@ def test_the_command_imports_what_validates_and_says_why_it_leaves_others_out(ta
     assert reasons["more/greeting"].startswith("its solution is not paid")
     assert "step 1 of 1 of its Dockerfile, line 2, 'RUN no-such-program'" in reasons["bad/greeting"]
     assert "ended with 127: " in reasons["bad/greeting"]
+
+
+async def test_files_in_tmp_are_handed_in_too(tasks):
+    """Many published tasks ask for an answer in /tmp. The shell's own state there is left out."""
+    submission = json.loads(await handed_in(tasks["greeting"], "x=3; echo 7 > /tmp/answer.txt; mkdir /tests/mine"))
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(submission["archive"]))) as archive:
+        names = archive.getnames()
+    assert "tmp/answer.txt" in names
+    assert not {"tmp/.shell", "tests/mine"} & set(names)
+
+
+def test_a_reason_of_many_folders_is_said_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
+    for name in ("a", "b", "c"):
+        folder = write_folders(tmp_path / "in" / name, "greeting") / "greeting"
+        (folder / "environment/Dockerfile").write_text("FROM acme:1\n")
+    with pytest.raises(TaskError, match="a/greeting and 2 others: ") as raised:
+        load("importers", "harbor")(tmp_path / "in")
+    assert str(raised.value).count("acme:1' is not in the cache") == 1
 
 
 BAD = {
