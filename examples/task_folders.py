@@ -13,8 +13,8 @@ import argparse
 import random
 from pathlib import Path
 
-NAMES = ("apples", "bears", "cities", "dogs", "eggs", "fields", "gates", "hats", "islands", "jars", "kings", "lamps")
-WORDS = ("red", "blue", "green", "old", "new", "big", "small", "cold", "warm", "quick")
+NAMES = ("apples", "bears", "cities", "dogs", "eggs", "fields")
+WORDS = ("red", "blue", "green", "old")
 DOCKERFILE = """\
 FROM debian:12
 WORKDIR /app
@@ -42,7 +42,7 @@ def task(rng: random.Random) -> tuple[str, dict[str, list[str]], str, str]:
     word, other = rng.sample(WORDS, 2)
     lines = [f"{rng.choice(WORDS)} {rng.randrange(10, 99)}" for _ in range(rng.randrange(4, 8))] + [f"{word} 7"]
     rng.shuffle(lines)
-    found = [line for line in lines if word in line.split()]
+    those = [line for line in lines if word in line.split()]
     replaced = [line.replace(word, other) for line in lines]
     size, last = [str(len(lines))], lines[-1:]
     kinds = (
@@ -54,7 +54,7 @@ def task(rng: random.Random) -> tuple[str, dict[str, list[str]], str, str]:
         (f"Sort {source} into {target}.", f"sort {source} > {target}", written(target, sorted(lines))),
         (f"Count lines of {source} into {target}.", f"wc -l < {source} > {target}", written(target, size)),
         (f"Put the last line of {source} into {target}.", f"tail -n 1 {source} > {target}", written(target, last)),
-        (f"Put {word} lines of {source} into {target}.", f"grep {word} {source} > {target}", written(target, found)),
+        (f"Put {word} lines of {source} into {target}.", f"grep {word} {source} > {target}", written(target, those)),
         (f"Replace {word} by {other} in {source}.", f"sed -i s/{word}/{other}/ {source}", written(source, replaced)),
     )
     instruction, command, condition = rng.choice(kinds)
@@ -89,6 +89,6 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path, nargs="?", default=Path("corpus"), help="where to write the folders")
     parser.add_argument("--count", type=int, default=130, help="the number of folders")
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    write(asked.folder, asked.count, asked.seed)
-    print(f"{asked.folder}: {asked.count} task folders")
+    arguments = parser.parse_args()
+    write(arguments.folder, arguments.count, arguments.seed)
+    print(f"{arguments.folder}: {arguments.count} task folders")
