@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -61,11 +62,21 @@ def _check_folder(folder: Path, importer: str) -> None:
     from agentgym import load
     from agentgym.evaluation import validate_tasks
 
-    verdicts = run(validate_tasks(load("importers", importer)(folder)))
-    for name, verdict in verdicts.items():
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        task_set = load("importers", importer)(folder)
+    lines: list[tuple[str, str]] = []
+    for note in notes:
+        unread = getattr(note.message, "reasons", {})
+        lines += [(f"{name} cannot be read: {reason}", "red") for name, reason in unread.items()]
+        if not unread:
+            err().print(f"Note: {note.message}", style="yellow", markup=False, soft_wrap=True)
+    for name, verdict in run(validate_tasks(task_set)).items():
         style = "green" if verdict.kind == "sound" else "red"
-        out().print(Text(visible(f"{name} is {verdict.kind}{verdict.reason and ': '}{verdict.reason}"), style=style))
-    if any(verdict.kind != "sound" for verdict in verdicts.values()):
+        lines.append((f"{name} is {verdict.kind}{verdict.reason and ': '}{verdict.reason}", style))
+    for line, style in lines:
+        out().print(Text(visible(line), style=style), soft_wrap=True)
+    if any(style == "red" for _, style in lines):
         raise typer.Exit(1)
 
 

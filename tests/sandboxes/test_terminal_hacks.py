@@ -206,13 +206,21 @@ def test_what_cannot_be_kept_is_refused(top, tmp_path, words, says):
     assert says in " ".join(finished.output.split())
 
 
-def test_the_check_of_a_folder_says_what_it_pays(tasks, top):
+def test_the_check_of_a_folder_says_what_it_pays(tasks, top, tmp_path):
     environment = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
     finished = CliRunner().invoke(app, ["check", str(top / "folders/sound/greeting")], env=environment)
-    assert (finished.exit_code, finished.output) == (0, "greeting is sound\n")
+    assert finished.exit_code == 0
+    assert finished.output.endswith("greeting is sound\n")
     finished = CliRunner().invoke(app, ["check", str(top / "folders/exists")], env=environment)
     assert finished.exit_code == 1
     assert "greeting is hackable: it pays an agent that creates empty files where the tests look: 1" in finished.output
+    write_folders(tmp_path / "good", "greeting")
+    write_folders(tmp_path / "bad", "greeting")
+    (tmp_path / "bad/greeting/instruction.md").unlink()
+    finished = CliRunner().invoke(app, ["check", str(tmp_path)], env=environment)
+    assert finished.exit_code == 1
+    assert "bad/greeting cannot be read: instruction.md cannot be read" in finished.output
+    assert "good/greeting is sound" in finished.output
 
 
 PAY = "echo 1 > /logs/verifier/reward.txt"
