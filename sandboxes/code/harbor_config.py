@@ -17,7 +17,6 @@ SIZE = re.compile(r"(\d{1,6}(?:\.\d+)?)\s*([KMG])i?B?", re.IGNORECASE)
 MIB = {"K": 1 / 1024, "M": 1, "G": 1024}
 TEMPLATE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 NETWORK_MODES = ("public", "no-network", "allowlist")
-HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.:-]*[a-z0-9])?(/\d{1,3})?", re.IGNORECASE)
 
 
 def read_config(text: str) -> dict[str, Any]:
@@ -45,7 +44,7 @@ def read_config(text: str) -> dict[str, Any]:
         "environment": _variables(environment, "environment"),
         "verifier_environment": _variables(verifier, "verifier"),
         "solution_environment": _variables(solution, "solution"),
-        "allowed_hosts": _allowed_hosts(environment, agent),
+        "has_network": _has_network(environment, agent),
         "tags": tuple(map(str, tags)) if isinstance(tags, list) else (),
     }
     return {name: value for name, value in fields.items() if value is not None}
@@ -108,18 +107,13 @@ def _variables(section: Mapping[str, Any], name: str) -> dict[str, str]:
     return {key: TEMPLATE.sub(lambda match: match[2], value) for key, value in values.items()}
 
 
-def _allowed_hosts(environment: Mapping[str, Any], agent: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the hosts of an allow list. Raises: TaskError for an unknown mode, or for what names none."""
-    for section in (environment, agent):
-        if section.get("network_mode", "public") not in NETWORK_MODES:
-            raise TaskError(
-                f"network_mode must be one of {', '.join(NETWORK_MODES)}, not {section['network_mode']!r:.80}"
-            )
-    section = agent if "network_mode" in agent else environment
-    hosts = section.get("allowed_hosts") or []
-    if not isinstance(hosts, list) or not all(isinstance(host, str) and HOST.fullmatch(host) for host in hosts):
-        raise TaskError(f"allowed_hosts must be a list of hosts, not {hosts!r:.80}")
-    return tuple(hosts) if section.get("network_mode") == "allowlist" else ()
+def _has_network(environment: Mapping[str, Any], agent: Mapping[str, Any]) -> bool:
+    """Return whether the agent's commands may have a network. Raises: TaskError for an unknown mode."""
+    old = "public" if environment.get("allow_internet", True) else "no-network"
+    mode = agent.get("network_mode") or environment.get("network_mode") or old
+    if mode not in NETWORK_MODES:
+        raise TaskError(f"network_mode must be one of {', '.join(NETWORK_MODES)}, not {mode!r:.80}")
+    return bool(mode != "no-network")
 
 
 def _mib(section: Mapping[str, Any], name: str) -> int | None:

@@ -183,7 +183,8 @@ class CodeTerminal(Environment):
             await self.open_sandbox()  # raises an error that says what is missing
         assert self.backend is not None
         spec, self._workdir = await open_task(self.backend, self._folder, images_of(task))
-        self._network = await network_of_agent(checked_network(task.parameters.get("network", "none")))
+        network = checked_network(task.parameters.get("network", "none"))
+        self._network = await network_of_agent(network if self._folder.has_network else "none")
         self._spec = self._network.spec(spec)
         self._shell = await self.open_sandbox(self._spec, snapshot=snapshot)
         await self._network.prepare(self._shell)

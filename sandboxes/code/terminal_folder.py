@@ -33,7 +33,7 @@ class TerminalFolder:
         context: the files beside the Dockerfile.
         tests, solution: the files of /tests and /solution.
         environment, workdir: variables and folder of all commands, in place of the image's; empty for the image's.
-        allowed_hosts: the hosts that the task says its commands must reach.
+        has_network: whether the task leaves the agent a network.
         test_script, solution_script: the names of the scripts among them.
         pays_by_status: whether the reward is 1 for the script's exit status 0, instead of being read from a file.
         agent_s, verifier_s, build_s: limits in wall seconds of all the agent's commands, of the tests, and of one RUN.
@@ -59,7 +59,7 @@ class TerminalFolder:
     cpu_cores: float = 1.0
     environment: Mapping[str, str] = field(default_factory=dict)
     workdir: str = ""
-    allowed_hosts: tuple[str, ...] = ()
+    has_network: bool = True
     verifier_environment: Mapping[str, str] = field(default_factory=dict)
     solution_environment: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
@@ -148,8 +148,7 @@ def _checked(
     service = ComposeService()
     if COMPOSE in context:
         service = read_compose(context[COMPOSE][0].decode("utf-8", "replace"), COMPOSE, context)
-    if not service.has_network:
-        fields["allowed_hosts"] = ()
+    fields["has_network"] = service.has_network and fields.get("has_network", True)
     dockerfile = service.dockerfile
     if not dockerfile and "Dockerfile" in context and not service.image:
         dockerfile = context["Dockerfile"][0].decode("utf-8", "replace")

@@ -267,3 +267,18 @@ async def test_of_two_reward_files_the_json_decides(tasks, tmp_path):
         [task] = load("importers", "harbor")(folder)["held_out"]
         earned.append((await load_reward("terminal_verifier").score(task, ""))["success"])
     assert earned == [0, 0.5, 1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("mode", ["public", "no-network"])
+async def test_a_task_that_allows_the_agent_no_network_is_played_without(tasks, tmp_path, monkeypatch, mode):
+    monkeypatch.setenv("AGENTGYM_BUILD_ALLOW", "127.0.0.1:9")
+    folder = write_folders(tmp_path, "greeting") / "greeting"
+    (folder / "task.toml").write_text(f"[environment]\nnetwork_mode = '{mode}'\n")
+    [task] = load("importers", "harbor")(folder, network="all")["held_out"]
+    environment = agentgym.make(task.environment)
+    try:
+        await environment.reset(task.public(), seed=0)
+        result = await environment.call(Call("bash", {"command": "echo proxy: $http_proxy"}))
+        assert ("http://" in result.content) is (mode == "public")
+    finally:
+        await environment.close()

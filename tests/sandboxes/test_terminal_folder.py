@@ -64,7 +64,7 @@ def test_a_task_toml_is_read_whole():
         "environment": {"LEVEL": "3"},
         "verifier_environment": {"MODE": "strict", "COST": "a $5 bill"},
         "solution_environment": {"KEY": "value"},
-        "allowed_hosts": ("example.org", "*.example.com", "192.0.2.0/24"),
+        "has_network": True,
         "tags": ("a", "b"),
     }
 
@@ -74,6 +74,20 @@ def test_settings_that_are_missing_leave_the_defaults(tmp_path):
     (folder / "task.toml").write_text("")
     task = TerminalFolder.read(folder)
     assert (task.agent_s, task.memory_mib, task.cpu_cores, task.environment, task.workdir) == (900, 2048, 1, {}, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "has_network"),
+    [
+        ("", True),
+        ("[environment]\nallow_internet = false", False),
+        ("[environment]\nallow_internet = false\nnetwork_mode = 'public'", True),
+        ("[environment]\nnetwork_mode = 'no-network'", False),
+        ("[environment]\nnetwork_mode = 'no-network'\n[agent]\nnetwork_mode = 'allowlist'", True),
+    ],
+)
+def test_a_task_may_take_the_network_from_the_agent(text, has_network):
+    assert read_config(text)["has_network"] is has_network
 
 
 WRONG = {
@@ -86,7 +100,6 @@ WRONG = {
     "asks for commands in other containers": "[[verifier.collect]]\ncommand = 'a'\n",
     "sets KEY to this host's SECRET, but a task gets no variables": "[verifier]\nenv = { KEY = '${SECRET}' }\n",
     "network_mode must be one of public": "[environment]\nnetwork_mode = 'some'\n",
-    "allowed_hosts must be a list of hosts": "[environment]\nallowed_hosts = ['http://a/b']\n",
     "timeout_sec must be a number above 0, not 'soon'": "[agent]\ntimeout_sec = 'soon'\n",
     "memory must be a size such as 2G": "[environment]\nmemory = 'much'\n",
     "agent must be a table": "agent = 3\n",
