@@ -127,7 +127,8 @@ class Snapshot:
         backend: name of the backend that took the snapshot.
         layers: the lowest first. Unpacking each layer over the previous ones gives the files.
         entries: the digest of each file, by path. The id of a snapshot with changes to this one is computed from them.
-        over_image: the layers are changes to an image; a file of the image that was removed has the digest REMOVED.
+        over_image: the layers are changes to an image. A file of the image that was removed has the digest REMOVED; a
+            directory that hides one of the image has a second entry, whose name ends with a slash.
     """
 
     id: str

@@ -265,7 +265,7 @@ def _as_command(folder: TerminalFolder) -> str | None:
 def _handed_in(entries: Iterable[bytes]) -> list[str]:
     """Return the sorted paths to submit, relative to the root, out of a snapshot's paths."""
     paths = sorted(name.lstrip(b"/").decode("utf-8", "surrogateescape") for name in entries)
-    return [path for path in paths if _is_handed_in(path)]
+    return [path for path in paths if _is_handed_in(path) and not path.endswith("/")]
 
 
 def _is_handed_in(path: str) -> bool:

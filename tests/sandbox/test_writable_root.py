@@ -125,6 +125,25 @@ async def test_a_fork_has_the_changes_and_a_removed_file_stays_removed(create, s
     assert await output_of(third, "ls /app/d") == "y\n"
 
 
+async def test_a_snapshots_id_says_what_differs_from_the_image_and_no_more(create, spec):
+    """Equal files have equal ids, also after a fork; a folder made anew in place of the image's is another one."""
+
+    async def id_after(*commands: str) -> str:
+        snapshot = None
+        for command in commands:  # each in a fork of the one before
+            sandbox = await create(spec, snapshot=snapshot)
+            await output_of(sandbox, command)
+            snapshot = await sandbox.snapshot()
+        return snapshot.id
+
+    mode = "chmod 755 /usr/lib /app /app/d"
+    made = await id_after(f"mkdir -p /app/d; {mode}")
+    assert await id_after("mkdir /app; touch /app/x", "rm /app/x; mkdir /app/d", mode) == made
+    assert await id_after("mkdir -p /app/d/e/f", "rm -r /app/d/e", mode) == made
+    assert await id_after("mkdir -p /app/d; rm -r /usr/lib", f"mkdir /usr/lib; {mode}") != made
+    assert await id_after(f"mkdir -p /app/d; rm -r /usr/lib; mkdir /usr/lib; {mode}") != made
+
+
 async def test_changes_become_an_image_that_shares_the_files_below(create, spec, image):
     sandbox = await create(spec)
     await output_of(sandbox, "mkdir /app && touch /app/x && rm /usr/bin/seq && echo v > /etc/version")

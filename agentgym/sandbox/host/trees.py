@@ -88,7 +88,8 @@ def digest_of(changes: Iterable[Change]) -> str:
 def tree_of(below: Mapping[bytes, bytes], changes: Sequence[Change], *, over_image: bool = False) -> dict[bytes, bytes]:
     """Return the digests of the tree `below` after `changes`, sorted by path. Unchanged paths cost next to nothing.
 
-    `over_image`: an image is below everything, so a removed file is an entry of its own.
+    `over_image`: an image is below everything. So a removed file is an entry of its own, and a directory that hides the
+    image's has a second entry, whose name ends with a slash. Below such a directory neither is needed.
     """
     hidden: set[bytes] = set()
     paths = sorted(below)
@@ -96,11 +97,20 @@ def tree_of(below: Mapping[bytes, bytes], changes: Sequence[Change], *, over_ima
         hidden.update(paths[slice(*_range_below(paths, path))])
     after = {path: digest for path, digest in below.items() if path not in hidden} if hidden else dict(below)
     for change in changes:
-        if change.header["t"] == "w" and not over_image:
+        is_needed = over_image and not _is_hidden(change.path, after)
+        if change.header["t"] == "w" and not is_needed:
             after.pop(change.path, None)
-        else:
-            after[change.path] = change.digest
+            continue
+        after[change.path] = change.digest
+        if change.header.get("o") and is_needed:
+            after[change.path + b"/"] = change.digest
     return dict(sorted(after.items()))
+
+
+def _is_hidden(path: bytes, tree: Mapping[bytes, bytes]) -> bool:
+    """Return whether a directory above a path hides the image's."""
+    parts = path.split(b"/")
+    return any(b"/".join(parts[:count]) + b"/" in tree for count in range(1, len(parts)))
 
 
 def id_of(tree: Mapping[bytes, bytes]) -> str:
