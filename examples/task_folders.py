@@ -13,7 +13,6 @@ import argparse
 import random
 from pathlib import Path
 
-NAMES = ("apples", "bears", "cities", "dogs", "eggs", "fields")
 WORDS = ("red", "blue", "green", "old")
 DOCKERFILE = """\
 FROM debian:12
@@ -35,41 +34,41 @@ def written(path: str, lines: list[str]) -> str:
     return f'[ -f {path} ] && [ "$(cat {path})" = "$(printf \'{text}\')" ]'
 
 
-def task(rng: random.Random) -> tuple[str, dict[str, list[str]], str, str]:
-    """Return a random task: its instruction, its files by name, the command that solves it, the test's condition."""
-    first, second = rng.sample(NAMES, 2)
-    source, target = f"{first}.txt", f"{second}.txt"
+def task(rng: random.Random) -> tuple[str, list[str], str, str]:
+    """Return a random task about data.txt: its instruction, the lines, the command that solves it, the condition."""
     word, other = rng.sample(WORDS, 2)
-    lines = [f"{rng.choice(WORDS)} {rng.randrange(10, 99)}" for _ in range(rng.randrange(4, 8))] + [f"{word} 7"]
+    count = rng.randrange(1, 5)
+    lines = [f"{rng.choice(WORDS)} {rng.randrange(10, 99)}" for _ in range(rng.randrange(5, 9))] + [f"{word} 7"]
     rng.shuffle(lines)
-    those = [line for line in lines if word in line.split()]
-    replaced = [line.replace(word, other) for line in lines]
-    size, last = [str(len(lines))], lines[-1:]
+    those = [line for line in lines if word in line]
+    others = [line for line in lines if word not in line] or [""]
     kinds = (
-        (f"Copy {source} to {target}.", f"cp {source} {target}", written(target, lines)),
-        (f"Rename {source} to {target}.", f"mv {source} {target}", f"[ ! -e {source} ] && {written(target, lines)}"),
-        (f"Delete {source}.", f"rm {source}", f"[ ! -e {source} ]"),
-        (f"Make the folder {second}.", f"mkdir {second}", f"[ -d {second} ]"),
-        (f"Make {source} executable.", f"chmod +x {source}", f"[ -x {source} ]"),
-        (f"Sort {source} into {target}.", f"sort {source} > {target}", written(target, sorted(lines))),
-        (f"Count lines of {source} into {target}.", f"wc -l < {source} > {target}", written(target, size)),
-        (f"Put the last line of {source} into {target}.", f"tail -n 1 {source} > {target}", written(target, last)),
-        (f"Put {word} lines of {source} into {target}.", f"grep {word} {source} > {target}", written(target, those)),
-        (f"Replace {word} by {other} in {source}.", f"sed -i s/{word}/{other}/ {source}", written(source, replaced)),
+        ("Copy all lines", "cp data.txt out.txt", lines),
+        ("Sort the lines", "sort data.txt > out.txt", sorted(lines)),
+        ("Sort the lines backwards", "sort -r data.txt > out.txt", sorted(lines, reverse=True)),
+        ("Count the lines", "wc -l < data.txt > out.txt", [str(len(lines))]),
+        ("Reverse the order of the lines", "tac data.txt > out.txt", lines[::-1]),
+        (f"Put the first {count} lines", f"head -n {count} data.txt > out.txt", lines[:count]),
+        (f"Put the last {count} lines", f"tail -n {count} data.txt > out.txt", lines[-count:]),
+        (f"Put the lines with {word}", f"grep {word} data.txt > out.txt", those),
+        (f"Put the lines without {word}", f"grep -v {word} data.txt > out.txt", others),
+        (f"Count the lines with {word}", f"grep -c {word} data.txt > out.txt", [str(len(those))]),
+        (
+            f"Replace {word} by {other}",
+            f"sed s/{word}/{other}/ data.txt > out.txt",
+            [line.replace(word, other) for line in lines],
+        ),
     )
-    instruction, command, condition = rng.choice(kinds)
-    return instruction, {source: lines}, command, condition
+    instruction, command, expected = rng.choice(kinds)
+    return f"{instruction} of data.txt, into out.txt.", lines, command, written("out.txt", expected)
 
 
 def write(folder: Path, count: int, seed: int) -> None:
-    """Write `count` task folders of different instructions below `folder`."""
-    rng, seen = random.Random(seed), set[str]()
-    while len(seen) < count:
-        instruction, files, command, condition = task(rng)
-        if instruction in seen:
-            continue
-        seen.add(instruction)
-        top = folder / f"task-{len(seen):03d}"
+    """Write `count` task folders below `folder`."""
+    rng = random.Random(seed)
+    for number in range(count):
+        instruction, lines, command, condition = task(rng)
+        top = folder / f"task-{number:03d}"
         texts = {
             "instruction.md": f"{instruction}\n",
             "task.toml": 'version = "1.0"\n\n[verifier]\ntimeout_sec = 30\n\n[agent]\ntimeout_sec = 60\n\n'
@@ -77,7 +76,7 @@ def write(folder: Path, count: int, seed: int) -> None:
             "environment/Dockerfile": DOCKERFILE,
             "solution/solve.sh": f"{command}\n",
             "tests/test.sh": TEST.format(condition=condition),
-            **{f"environment/files/{name}": "\n".join(lines) + "\n" for name, lines in files.items()},
+            "environment/files/data.txt": "\n".join(lines) + "\n",
         }
         for path, text in texts.items():
             (top / path).parent.mkdir(parents=True, exist_ok=True)
