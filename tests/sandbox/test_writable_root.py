@@ -137,11 +137,11 @@ async def test_a_snapshots_id_says_what_differs_from_the_image_and_no_more(creat
         return snapshot.id
 
     mode = "chmod 755 /usr/lib /app /app/d"
-    made = await id_after(f"mkdir -p /app/d; {mode}")
-    assert await id_after("mkdir /app; touch /app/x", "rm /app/x; mkdir /app/d", mode) == made
-    assert await id_after("mkdir -p /app/d/e/f", "rm -r /app/d/e", mode) == made
-    assert await id_after("mkdir -p /app/d; rm -r /usr/lib", f"mkdir /usr/lib; {mode}") != made
-    assert await id_after(f"mkdir -p /app/d; rm -r /usr/lib; mkdir /usr/lib; {mode}") != made
+    expected = await id_after(f"mkdir -p /app/d; {mode}")
+    assert await id_after("mkdir /app; touch /app/x", "rm /app/x; mkdir /app/d", mode) == expected
+    assert await id_after("mkdir -p /app/d/e/f", "rm -r /app/d/e", mode) == expected
+    assert await id_after("mkdir -p /app/d; rm -r /usr/lib", f"mkdir /usr/lib; {mode}") != expected
+    assert await id_after(f"mkdir -p /app/d; rm -r /usr/lib; mkdir /usr/lib; {mode}") != expected
 
 
 async def test_changes_become_an_image_that_shares_the_files_below(create, spec, image):
