@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from agentgym.sandbox import rootfs
     from agentgym.sandbox.docker.backend import DockerBackend
     from agentgym.sandbox.host.guest_sandbox import replaced_guest
+    from agentgym.sandbox.host.snapshots import archive_of, snapshot_of
     from agentgym.sandbox.namespaces.backend import NamespacesBackend
     from agentgym.sandbox.network.proxy import Proxy
     from agentgym.sandbox.pool.pool import Pool
@@ -46,8 +47,10 @@ _HOME = {
     "NamespacesBackend": "namespaces",
     "Pool": "pool.pool",
     "Proxy": "network.proxy",
+    "archive_of": "host.snapshots",
     "cache_folder": "rootfs.store",
     "replaced_guest": "host.guest_sandbox",
+    "snapshot_of": "host.snapshots",
 }
 
 __all__ = [
@@ -64,10 +67,12 @@ __all__ = [
     "Sandbox",
     "Snapshot",
     "Usage",
+    "archive_of",
     "cache_folder",
     "replaced_guest",
     "rootfs",
     "shared_snapshot",
+    "snapshot_of",
     "toolchain_fault",
 ]
 

@@ -5,9 +5,9 @@ transcript.py    what a run printed, as text for the agent
 terminal.py      a shell on the files of a task folder of Harbor or Terminal-Bench, with
     terminal_folder.py, dockerfile.py, build_context.py     what the folder says
     build.py, build_sandbox.py, base_images.py              the image that its Dockerfile makes
-    terminal_verifier.py                                    its tests, in a separate sandbox
+    submission.py, terminal_verifier.py                     its tests, in a separate sandbox
 guest_tests.py   runs inside: visible tests        guest_files.py   runs inside: submits all files
-guest_copy.py    runs inside: copies of a build    guest_changes.py runs inside: what changed files are
+guest_copy.py    runs inside: copies of a build
 """
 
 from .bash import CodeBash

@@ -41,13 +41,8 @@ def pack(pairs: list[list[str]], archive: str) -> None:
             tar.add(source, name, recursive=False)
 
 
-def unpack(archive: str, gone: list[str] | None = None) -> None:
-    """Unpack an archive at the root, and remove it. Folders that exist stay, whatever else is there is replaced.
-
-    Args: `gone`, paths that are removed first.
-    """
-    for path in gone or []:
-        _remove(f"/{path}")
+def unpack(archive: str) -> None:
+    """Unpack an archive at the root, and remove it. Folders that exist stay, whatever else is there is replaced."""
     with open(archive, "rb") as file:
         os.unlink(archive)
         with tarfile.open(fileobj=file, mode="r:") as tar:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
-import io
-import json
 import re
 import shlex
-import stat
-import tarfile
-import zlib
-from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,11 +14,8 @@ from agentgym import (
     Call,
     Checkpoint,
     Environment,
-    GuestModule,
-    GuestStopped,
     Message,
     ObservedState,
-    SandboxError,
     SandboxSpec,
     Task,
     TaskError,
@@ -35,16 +27,14 @@ from agentgym.sandbox import Sandbox, Snapshot
 
 from .base_images import BaseImage, base_images, images_from
 from .bash import KEEPER, STATE
-from .build_sandbox import ARCHIVE, COPYING
+from .submission import MAX_INLINE, write_submission
 from .task_network import TaskNetwork, checked_network, network_of_agent
 from .terminal_folder import DISK_MIB, MEMORY_MIB, TerminalFolder
 from .terminal_hacks import terminal_hacks
 from .terminal_sandbox import INODES, PROCESSES, open_task
 from .transcript import transcript
 
-COMMAND_S = 120.0
-MAX_BYTES, MAX_FILES, MAX_CHARS = 32 * 2**20, 2_000, 1_400_000
-PUT_S = 120.0
+COMMAND_S = 600.0
 PIECE = 2**16
 """How many bytes of a solution's file one command writes; Linux takes 128 KiB in one argument."""
 HANDED_IN = "Handed in: "
@@ -52,7 +42,6 @@ NOT_HANDED_IN = ("logs", "tests", "solution", STATE[1:])
 MAX_LINE = 2_000
 OWN_PLACE = re.compile(rb"\$0|BASH_SOURCE|/solution")
 DONE = Call("done", {})
-CHANGES = GuestModule(__package__, "guest_changes")
 SYSTEM = "You work in a shell. Do what is asked with commands, then call done."
 
 
@@ -99,10 +88,11 @@ class CodeTerminal(Environment):
         self._spent_s += result.duration_s
         return self._observed.add(transcript(result, limit, max_chars=8_000))
 
-    @tool(final=True, max_output_chars=MAX_CHARS + 10_000, parallel=False, timeout_s=120)
+    @tool(final=True, max_output_chars=MAX_INLINE + 10_000, parallel=False, timeout_s=120)
     async def done(self) -> str:
         """Say that everything is as it shall be."""
-        return HANDED_IN + await self._changes()
+        snapshot = await self._shell.snapshot()
+        return HANDED_IN + await asyncio.to_thread(write_submission, snapshot, _is_handed_in)
 
     async def state_key(self) -> str | None:
         """Hash of all files, which include the shell's state, and of the results seen."""
@@ -189,69 +179,6 @@ class CodeTerminal(Environment):
         self._shell = await self.open_sandbox(self._spec, snapshot=snapshot)
         await self._network.prepare(self._shell)
 
-    async def _changes(self) -> str:
-        """Return the changes since the beginning, as JSON: an archive of changed files, and the names of deleted files.
-
-        Raises: ToolError if the changes are too many or too large, or the agent's processes use up the sandbox.
-        """
-        changed = _handed_in((await self._shell.snapshot()).entries)
-        if len(changed) > MAX_FILES:
-            raise ToolError(f"{len(changed)} files were changed; at most {MAX_FILES} are taken. Remove some.")
-        now = await self._kinds(self._shell, changed)
-        initial = await self._initial([path for path, row in now.items() if stat.S_ISDIR(row[0])])
-        gone = [f"{path}/{name}" for path, row in initial.items() for name in sorted({*row[3]} - {*now[path][3]})]
-        gone = [path for path in gone if _is_handed_in(path)]
-        packed, size = io.BytesIO(), 0
-        with tarfile.open(fileobj=packed, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
-            for path, (mode, length, target, _) in now.items():
-                info = tarfile.TarInfo(path)
-                info.mode = stat.S_IMODE(mode) | 0o600
-                data = b""
-                if stat.S_ISLNK(mode):
-                    info.type, info.linkname = tarfile.SYMTYPE, target
-                elif stat.S_ISDIR(mode):
-                    info.type = tarfile.DIRTYPE
-                elif not stat.S_ISREG(mode):
-                    continue  # it was removed, or is a pipe or socket
-                else:
-                    size += length
-                    if size > MAX_BYTES:
-                        raise ToolError(f"More than {MAX_BYTES} bytes were changed. Remove some files.")
-                    data = await self._content(path)
-                info.size = len(data)
-                archive.addfile(info, io.BytesIO(data))
-        text = json.dumps({"archive": base64.b64encode(packed.getvalue()).decode(), "gone": gone})
-        if len(text) > MAX_CHARS:
-            raise ToolError(
-                f"The changes are {len(text)} characters when packed; at most {MAX_CHARS} are taken. Remove some."
-            )
-        return text
-
-    async def _content(self, path: str) -> bytes:
-        try:
-            return await self._shell.read(f"/{path}", max_bytes=MAX_BYTES)
-        except SandboxError:  # SandboxError may be an OSError too
-            raise
-        except (OSError, ValueError) as error:
-            raise ToolError(f"/{path} cannot be handed in. Remove it. ({error})") from error
-
-    async def _initial(self, folders: list[str]) -> dict[str, list[Any]]:
-        """Return what folders are in the task's image."""
-        assert self.backend is not None
-        sandbox = await self.backend.create(self._spec)
-        try:
-            return await self._kinds(sandbox, folders)
-        finally:
-            await sandbox.close()
-
-    @staticmethod
-    async def _kinds(sandbox: Sandbox, paths: list[str]) -> dict[str, list[Any]]:
-        try:
-            rows = await CHANGES.call(sandbox, "kinds", [f"/{path}" for path in paths], timeout_s=60)
-            return dict(zip(paths, rows, strict=True))
-        except (GuestStopped, ValueError, TypeError) as error:
-            raise ToolError("The files cannot be listed: end what runs, and remove files.") from error
-
 
 def _as_command(folder: TerminalFolder) -> str | None:
     """Return a solution as one command; None if it is long, or depends on where its files are."""
@@ -262,13 +189,7 @@ def _as_command(folder: TerminalFolder) -> str | None:
     return text.partition("\n")[2].strip() if text.startswith("#!") else text
 
 
-def _handed_in(entries: Iterable[bytes]) -> list[str]:
-    """Return the sorted paths to submit, relative to the root, out of a snapshot's paths."""
-    paths = sorted(name.lstrip(b"/").decode("utf-8", "surrogateescape") for name in entries)
-    return [path for path in paths if _is_handed_in(path) and not path.endswith("/")]
-
-
-def _is_handed_in(path: str) -> bool:
+def _is_handed_in(path: str, kind: str) -> bool:
     return not any(path == name or path.startswith(f"{name}/") for name in NOT_HANDED_IN)
 
 
@@ -291,15 +212,3 @@ def images_of(task: Task) -> dict[str, BaseImage]:
         raise TaskError(
             f"{task.id} has no valid parameter 'images'. Import it again by `agentgym tasks import harbor`."
         ) from error
-
-
-async def put(sandbox: Sandbox, submission: str) -> None:
-    """Apply a submission of `done`. Raises: ValueError if `done` cannot have written it; OSError; SandboxError."""
-    data: Mapping[str, Any] = json.loads(submission)
-    unpacking = zlib.decompressobj(wbits=31)
-    archive = unpacking.decompress(base64.b64decode(data["archive"]), 2 * MAX_BYTES)
-    gone = [str(path) for path in data["gone"]]
-    if not unpacking.eof:
-        raise ValueError("the archive is too large, or incomplete")
-    await sandbox.write(ARCHIVE, archive)
-    await COPYING.call(sandbox, "unpack", ARCHIVE, gone, timeout_s=PUT_S)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import io
-import json
 import random
-import tarfile
 from collections.abc import Collection
 from pathlib import PurePosixPath
 
@@ -37,31 +33,6 @@ def sways_tests(path: str, programs: Collection[str], folders: Collection[str]) 
         return True
     in_front = file.parent.name in PROGRAM_FOLDERS or f"/{file.parent}" in folders
     return in_front and file.name in programs
-
-
-def without_swaying(submission: str, programs: Collection[str], folders: Collection[str]) -> str | None:
-    """Return a submission without the changes that could sway the tests; None if it has none of them. Arguments: as
-    `sways_tests`.
-
-    Raises: as `put` for a submission that `done` did not write.
-    """
-    if not submission:
-        return None
-    data = json.loads(submission)
-    packed, dropped = io.BytesIO(), False
-    with (
-        tarfile.open(fileobj=io.BytesIO(base64.b64decode(data["archive"])), mode="r:gz") as archive,
-        tarfile.open(fileobj=packed, mode="w:gz", format=tarfile.PAX_FORMAT) as rest,
-    ):
-        for member in archive:
-            if not member.isdir() and sways_tests(member.name, programs, folders):
-                dropped = True
-            else:
-                rest.addfile(member, archive.extractfile(member) if member.isreg() else None)
-    gone = [name for name in data["gone"] if not sways_tests(name, programs, folders)]
-    if not dropped and len(gone) == len(data["gone"]):
-        return None
-    return json.dumps({"archive": base64.b64encode(packed.getvalue()).decode(), "gone": gone})
 
 
 def is_pytest(path: str) -> bool:

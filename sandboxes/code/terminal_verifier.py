@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import random
 import secrets
-import tarfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from agentgym import JudgeError, Reward, SandboxError, Task, TaskError, ToolError, Trajectory, load, shared_backend
 from agentgym.reward import SUCCESS, Components, judge_submission
 from agentgym.sandbox import Backend, Sandbox
 
 from .build_context import Files
+from .submission import read_submission
 from .task_network import check_reached, checked_network, network_of_tests
-from .terminal import HANDED_IN, CodeTerminal, folder_of, images_of, put
-from .terminal_controls import always_passing, is_pytest, with_failing, without_swaying
+from .terminal import HANDED_IN, CodeTerminal, folder_of, images_of
+from .terminal_controls import always_passing, is_pytest, sways_tests, with_failing
 from .terminal_sandbox import open_task
 
+Keep = Callable[[str, str], bool]
 REWARD_FILE = "/logs/verifier/reward"
 MAX_REWARD = 2**16
 OUTPUT = 2**16
@@ -32,7 +35,6 @@ UNUSABLE = (
     AttributeError,
     EOFError,
     RecursionError,
-    tarfile.TarError,
     zlib.error,
 )
 """Errors of unpacking a submission that `done` did not write, or that does not fit into the sandbox."""
@@ -116,12 +118,21 @@ class TerminalVerifier(Reward):
         if not submission or not folder_of(task).solution:
             return False
         path, *programs = (await self._run(task, 'echo "$PATH"; compgen -c')).splitlines()
-        rest = without_swaying(submission, programs, path.split(":"))
-        if rest is None or await self._reward(task, rest) >= reward:
+        names, folders = frozenset(programs), path.split(":")
+
+        def keep(path: str, kind: str) -> bool:
+            return kind == "d" or not sways_tests(path, names, folders)
+
+        async def changes_something(text: str) -> bool:
+            kept, every = [await asyncio.to_thread(read_submission, text, *which) for which in ((keep,), ())]
+            return kept.id != every.id
+
+        if not await changes_something(submission) or await self._reward(task, submission, keep=keep) >= reward:
             return False
         solution = await self.solve(task)
-        rest = without_swaying(solution, programs, path.split(":"))
-        return rest is None or await self._reward(task, rest) >= await self._reward(task, solution)
+        if not await changes_something(solution):
+            return True
+        return await self._reward(task, solution, keep=keep) >= await self._reward(task, solution)
 
     async def _ignores_failures(self, task: Task, submission: str, reward: float) -> bool:
         """Return whether the reward stays although a test fails, and would have fallen for another submission: for the
@@ -152,25 +163,40 @@ class TerminalVerifier(Reward):
             await sandbox.close()
 
     async def _reward(
-        self, task: Task, submission: str, output: list[str] | None = None, *, tests: Files | None = None
+        self,
+        task: Task,
+        submission: str,
+        output: list[str] | None = None,
+        *,
+        tests: Files | None = None,
+        keep: Keep = lambda path, kind: True,
     ) -> float:
-        """Run the tests once. `tests`: run instead of the folder's. `output`: gets the last characters printed."""
+        """Run the tests once.
+
+        Args:
+            output: gets the last characters printed. tests: run instead of the folder's.
+            keep: which changes of the submission count, by path and kind.
+        """
         return await judge_submission(
-            lambda: self._verify(task, submission, output, tests),
-            lambda: self._verify(task, "", None, None),
+            lambda: self._verify(task, submission, output, tests, keep),
+            lambda: self._verify(task, "", None, None, keep),
             0.0,
             errors=UNUSABLE,
         )
 
-    async def _verify(self, task: Task, submission: str, output: list[str] | None, tests: Files | None) -> float:
+    async def _verify(
+        self, task: Task, submission: str, output: list[str] | None, tests: Files | None, keep: Keep
+    ) -> float:
         folder = folder_of(task)
         backend = shared_backend(self.backend)
         spec, workdir = await open_task(backend, folder, images_of(task))
         network = await network_of_tests(checked_network(task.parameters.get("network", "none")), folder.tests)
-        sandbox = await backend.create(network.spec(spec))
+        snapshot = None
+        if submission:
+            snapshot = await asyncio.to_thread(read_submission, submission, keep)
+            spec = replace(spec, disk_mib=spec.disk_mib + snapshot.size_bytes // 2**20)
+        sandbox = await backend.create(network.spec(spec), snapshot=snapshot)
         try:
-            if submission:
-                await put(sandbox, submission)
             await network.prepare(sandbox)
             for path, (data, mode) in (folder.tests if tests is None else tests).items():
                 await sandbox.write(f"/tests/{path}", data, mode)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 import sys
-import tarfile
 from dataclasses import replace
 
 import pytest
@@ -16,10 +13,12 @@ from typer.testing import CliRunner
 import agentgym
 from agentgym import Call, Task, load, load_task_set
 from agentgym.cli.app import app
-from agentgym.errors import TaskError
+from agentgym.errors import JudgeError, TaskError
 from agentgym.registry import load_reward
+from agentgym.sandbox import cache_folder
+from agentgym.sandbox.contract import REMOVED
 from agentgym.sandbox.rootfs.python_image import write_python_image
-from agentgym.sandboxes.code.terminal import put
+from agentgym.sandboxes.code.submission import read_submission
 from agentgym.testing import check_environment
 
 PROGRAMS = "sh bash cat chmod ln ls mkdir printf rm sed sleep test touch true"
@@ -144,12 +143,11 @@ async def test_what_is_gone_from_the_image_is_gone_for_the_tests(tasks):
     """Whole folders made anew too, and files put where folders were."""
     commands = ["rm -rf /data; mkdir /data; echo 1 > /data/new", "rm -r /etc/alternatives /opt; echo 2 > /opt"]
     text = await handed_in(tasks["counted"], *commands)
-    assert {"data/count.py", "data/empty", "data/of-the-image.txt"} <= set(json.loads(text)["gone"])
     environment = agentgym.make("agentgym/code-terminal-v1")
     try:
         await environment.reset(tasks["counted"].public(), seed=0)
-        sandbox = (await environment.workspace()).sandbox
-        await put(sandbox, text)
+        spec = (await environment.workspace()).sandbox._spec
+        sandbox = await environment.open_sandbox(spec, snapshot=read_submission(text))
         assert await sandbox.list("/data") == ["new"]
         assert await sandbox.read("/opt") == b"2\n"
     finally:
@@ -159,7 +157,9 @@ async def test_what_is_gone_from_the_image_is_gone_for_the_tests(tasks):
 async def test_an_episode_is_paid_for_what_was_handed_in(tasks):
     """Links and modes are handed in as they are, and what is gone is gone."""
     text = await handed_in(tasks["old-style"], "rm -r old; mkdir d; ln -s /usr/bin/true d/t; echo > x; chmod +x x")
-    assert "app/old" in json.loads(text)["gone"]
+    entries = read_submission(text).entries
+    assert entries[b"app/old"] == REMOVED
+    assert b"app/d/t" in entries
     components = await load_reward("terminal_verifier").score(tasks["old-style"], text)
     assert components["success"] == 0
     set_of_solutions = load("importers", "harbor")(tasks["counted"].parameters["folder"])
@@ -171,7 +171,17 @@ async def test_an_episode_is_paid_for_what_was_handed_in(tasks):
 
 @pytest.mark.parametrize(
     "text",
-    ["{", "[" * 100_000, "3", '{"archive": "AAAA", "gone": []}', '{"archive": "?", "gone": [3]}', "\udc80", "{}"],
+    [
+        "{",
+        "[" * 100_000,
+        "3",
+        "\udc80",
+        "{}",
+        '{"sha256": "../x", "bytes": 1}',
+        '{"sha256": "ab", "bytes": 3, "data": "AAAA"}',
+        '{"sha256": "ab", "bytes": -1, "data": "?"}',
+        '{"sha256": "ab", "bytes": 99999999999999, "data": ""}',
+    ],
 )
 async def test_a_submission_that_cannot_be_put_into_a_sandbox_earns_nothing(tasks, text):
     assert await load_reward("terminal_verifier").score(tasks["greeting"], text) == {"success": 0.0, "forged": 0.0}
@@ -206,11 +216,27 @@ def test_the_command_imports_what_validates_and_says_why_it_leaves_others_out(ta
 
 async def test_files_in_tmp_are_handed_in_too(tasks):
     """Many published tasks ask for an answer in /tmp. The shell's own state there is left out."""
-    submission = json.loads(await handed_in(tasks["greeting"], "x=3; echo 7 > /tmp/answer.txt; mkdir /tests/mine"))
-    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(submission["archive"]))) as archive:
-        names = archive.getnames()
-    assert "tmp/answer.txt" in names
-    assert not {"tmp/.shell", "tests/mine"} & set(names)
+    text = await handed_in(tasks["greeting"], "x=3; echo 7 > /tmp/answer.txt; mkdir /tests/mine")
+    entries = read_submission(text).entries
+    assert b"tmp/answer.txt" in entries
+    assert not {b"tmp/.shell", b"tests/mine", b"tests"} & entries.keys()
+
+
+async def test_many_and_large_files_are_handed_in_beside_the_text(tasks, monkeypatch):
+    """An honest `pip install` changes thousands of files; none of that is the agent's failure."""
+    many = "mkdir /opt/many; cd /opt/many; for i in {1..3000}; do echo $i > $i; done"
+    large = "for i in {1..9}; do cat /usr/bin/* >> /opt/large; done"
+    solution = "cd /app; echo 'Hello, Ada!' > hello.txt"
+    text = await handed_in(tasks["greeting"], many, large, solution)
+    assert len(text) < 1_000
+    assert len(read_submission(text).entries) > 3_000
+    assert await load_reward("terminal_verifier").score(tasks["greeting"], text) == {"success": 1.0, "forged": 0.0}
+    file = cache_folder() / "submissions" / json.loads(text)["sha256"]
+    file.write_bytes(file.read_bytes()[:-100])
+    assert (await load_reward("terminal_verifier").score(tasks["greeting"], text))["success"] == 0.0
+    file.unlink()
+    with pytest.raises(JudgeError, match="Judge it where it was played"):
+        await load_reward("terminal_verifier").score(tasks["greeting"], text)
 
 
 def test_a_reason_of_many_folders_is_said_once(tmp_path, monkeypatch):

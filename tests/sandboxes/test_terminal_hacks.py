@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 import sys
-import tarfile
 import zlib
 
 import pytest
@@ -18,8 +15,11 @@ from agentgym import Call, Task, load, load_task_set
 from agentgym.cli.app import app
 from agentgym.evaluation import validate_tasks
 from agentgym.registry import load_reward
+from agentgym.sandbox import snapshot_of
+from agentgym.sandbox.contract import REMOVED
 from agentgym.sandbox.rootfs.python_image import write_python_image
-from agentgym.sandboxes.code.terminal_controls import sways_tests, without_swaying
+from agentgym.sandboxes.code.submission import read_submission, write_submission
+from agentgym.sandboxes.code.terminal_controls import sways_tests
 from agentgym.sandboxes.code.terminal_hacks import terminal_hacks
 from agentgym.sandboxes.code.terminal_verifier import TerminalVerifier, folder_of
 
@@ -149,23 +149,18 @@ def test_which_files_could_sway_the_tests(path, sways):
 
 
 def test_a_submission_loses_only_what_could_sway_the_tests():
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for name, kind, target in (("app", tarfile.DIRTYPE, ""), ("usr/bin/cat", tarfile.SYMTYPE, "/app/x")):
-            info = tarfile.TarInfo(name)
-            info.type, info.linkname = kind, target
-            archive.addfile(info)
-        info = tarfile.TarInfo("app/x")
-        info.size, info.mode = 3, 0o755
-        archive.addfile(info, io.BytesIO(b"abc"))
-    data = {"archive": base64.b64encode(packed.getvalue()).decode(), "gone": ["usr/bin/python3", "app/old"]}
-    rest = without_swaying(json.dumps(data), {"cat", "python3"}, [])
-    assert rest is not None
-    assert json.loads(rest)["gone"] == ["app/old"]
-    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(json.loads(rest)["archive"]))) as archive:
-        assert [(m.name, m.mode) for m in archive] == [("app", 0o644), ("app/x", 0o755)]
-        assert archive.extractfile("app/x").read() == b"abc"
-    assert without_swaying(rest, {"cat", "python3"}, []) is None
+    def record(path: str, kind: str, **fields: object) -> bytes:
+        about = {} if kind == "w" else {"m": 0o755, "u": 0}
+        return json.dumps({"p": path, "t": kind, **about, **fields}).encode() + b"\n"
+
+    archive = record("app", "d") + record("app/old", "w") + record("app/x", "f", n=3) + b"abc" + record("usr", "d")
+    archive += record("usr/bin", "d") + record("usr/bin/cat", "l", l="/app/x") + record("usr/bin/python3", "w")
+    snapshot = snapshot_of(archive, "namespaces", over_image=True)
+    text = write_submission(snapshot, lambda path, kind: True)
+    assert read_submission(text).entries == snapshot.entries
+    kept = read_submission(text, lambda path, kind: kind == "d" or not sways_tests(path, {"cat", "python3"}, []))
+    assert list(kept.entries) == [b"app", b"app/old", b"app/x", b"usr", b"usr/bin"]
+    assert kept.entries[b"app/old"] == REMOVED
 
 
 def imported(top, out, *words: str):
@@ -263,8 +258,9 @@ async def test_a_solution_may_have_large_files(tasks, tmp_path):
 
 async def test_a_solution_that_cannot_be_handed_in_is_named_with_the_error(tasks, tmp_path):
     folder = write_folders(tmp_path, "greeting") / "greeting"
-    (folder / "solution/solve.sh").write_text("n=0; while [ $n -lt 3000 ]; do echo > file-$n; n=$((n + 1)); done\n")
+    deeper = f"n=0; while [ $n -lt 99 ]; do mkdir {'x' * 50}; cd {'x' * 50}; n=$((n + 1)); done"
+    (folder / "solution/solve.sh").write_text(f"{deeper}\n")
     verdicts = await validate_tasks(load("importers", "harbor")(folder))
     assert verdicts["greeting"].kind == "faulty"
     assert verdicts["greeting"].reason.startswith("its solution is not paid: ")
-    assert "files were changed; at most 2000 are taken" in verdicts["greeting"].reason
+    assert "a path has more than 4095 bytes" in verdicts["greeting"].reason

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+from collections.abc import Callable
 from functools import partial
 
 from agentgym.errors import FilesNotCaptured, SandboxError, SandboxUnavailable
@@ -54,6 +55,15 @@ def snapshot_of(
         return below
     layers = (*(below.layers if below else ()), Layer(digest_of(changes), data))
     return Snapshot(name, backend, _flattened(layers, over_image), tree, over_image)
+
+
+def archive_of(snapshot: Snapshot, keep: Callable[[str, str], bool] = lambda path, kind: True) -> bytes:
+    """Return one archive of a snapshot, from which `snapshot_of` makes it again.
+
+    `keep`: called with each path and its kind ("d" for a directory, "f" for a file, "l" or "h" for a link, "w" for what
+    was removed). What it refuses is left out; it refuses all below a directory that it refuses.
+    """
+    return merged([layer.data for layer in snapshot.layers], lowest=not snapshot.over_image, keep=keep)
 
 
 def _flattened(layers: tuple[Layer, ...], over_image: bool) -> tuple[Layer, ...]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,11 +119,15 @@ def id_of(tree: Mapping[bytes, bytes]) -> str:
     return hashlib.sha256(b"".join([b"%s\0%s" % item for item in tree.items()])).hexdigest()
 
 
-def merged(archives: Sequence[bytes], *, lowest: bool) -> bytes:
+def merged(
+    archives: Sequence[bytes], *, lowest: bool, keep: Callable[[str, str], bool] = lambda path, kind: True
+) -> bytes:
     """Return one archive with the effect of several, applied in order.
 
     Args:
         lowest: nothing is below the first archive, so whiteouts and opaque marks are left out.
+        keep: called with each path and its kind; what it refuses is left out. It refuses all below a directory that it
+            refuses.
     """
     # by path: header, content, and the content's origin, which is equal for all names of a file
     merged_records: dict[bytes, tuple[dict[str, Any], memoryview, tuple[int, int]]] = {}
@@ -142,6 +147,8 @@ def merged(archives: Sequence[bytes], *, lowest: bool) -> bytes:
     opaque = b""  # the topmost directory on the way that hides lower layers
     for path in sorted(merged_records, key=lambda path: path.split(b"/")):
         header, content, origin = merged_records[path]
+        if not keep(os.fsdecode(path), header["t"]):
+            continue
         if not opaque or not path.startswith(opaque):
             opaque = path + b"/" if header.get("o") else b""
         elif header["t"] == "w":
