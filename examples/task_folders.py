@@ -1,6 +1,7 @@
 """Write a corpus of small task folders in Harbor's format, for `recipes/data/task_folders.toml`.
 
     python examples/task_folders.py corpus --count 130
+    agentgym sandbox base debian:12
     agentgym tasks import harbor corpus --split validation:10,held_out:30 --validate --out corpus.jsonl
     agentgym train recipes/data/task_folders.toml --out runs/folders
 
