@@ -23,7 +23,7 @@ _COMPONENTS = ("main", "contrib", "non-free", "non-free-firmware", "restricted",
 _KEYRINGS = ("debian-archive-keyring.gpg", "debian-archive-keyring.pgp", "ubuntu-archive-keyring.gpg")
 _PARTS_OF_APT = "/etc/apt/trusted.gpg.d"
 _ALWAYS = "apt ca-certificates python3"
-"""What every image has; Python, because the part of a sandbox that runs inside runs on it."""
+"""What every image has; Python, because most tests need it."""
 _SHELL = "curl git procps"
 _PYTHON = "python3-pip python3-venv python3-dev python-is-python3 gcc libc6-dev"
 _TERMINAL = "tmux asciinema curl git procps"
