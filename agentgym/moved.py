@@ -208,7 +208,6 @@ _INTERNAL: dict[str, dict[str, str]] = {
     },
     "agentgym.sandbox.rootfs": {
         "python_image": "write_python_image",
-        "store": "RootFilesystem",
     },
     "agentgym.storage": {
         "reader": "LedgerReader",

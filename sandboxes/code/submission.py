@@ -52,14 +52,13 @@ def read_submission(text: str, keep: Callable[[str, str], bool] = lambda path, k
     name, size = row["sha256"], row["bytes"]
     if not 0 <= size <= MAX_BYTES or not name.isalnum():
         raise ValueError("the submission's archive is too large, or has no name")
-    packed = base64.b64decode(row["data"], validate=True) if "data" in row else _kept(name)
+    packed = base64.b64decode(row["data"], validate=True) if "data" in row else _stored(name)
     unpacking = zlib.decompressobj()
     archive = unpacking.decompress(packed, size + 1)
     if len(archive) != size or hashlib.sha256(archive).hexdigest() != name:
         raise ValueError("the submission's archive is not what was handed in")
     snapshot = snapshot_of(archive, "", over_image=True)
-    kept = archive_of(snapshot, keep)
-    return snapshot_of(kept, "", over_image=True)
+    return snapshot_of(archive_of(snapshot, keep), "", over_image=True)
 
 
 def _folder() -> Path:
@@ -82,7 +81,7 @@ def _keep(name: str, packed: bytes) -> None:
         total -= size
 
 
-def _kept(name: str) -> bytes:
+def _stored(name: str) -> bytes:
     path = cache_folder() / "submissions" / name
     try:
         os.utime(path)

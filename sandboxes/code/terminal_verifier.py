@@ -124,8 +124,8 @@ class TerminalVerifier(Reward):
             return kind == "d" or not sways_tests(path, names, folders)
 
         async def changes_something(text: str) -> bool:
-            kept, every = [await asyncio.to_thread(read_submission, text, *which) for which in ((keep,), ())]
-            return kept.id != every.id
+            rest, every = [await asyncio.to_thread(read_submission, text, *which) for which in ((keep,), ())]
+            return rest.id != every.id
 
         if not await changes_something(submission) or await self._reward(task, submission, keep=keep) >= reward:
             return False

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from public_line import public_names
 from source_tree import CONTENT, source_files, syntax_tree, walk
 
-MOST_PUBLIC_NAMES = 251
+MOST_PUBLIC_NAMES = 253
 MOST_FUNCTIONS_WITH_MANY_PARAMETERS = 20
 MANY_PARAMETERS = 8
 MOST_PARAMETERS_THAT_ARE_A_RECIPE = 10
