@@ -221,7 +221,8 @@ async def close_backends() -> None:
 
 
 def load_task_set(name: str) -> TaskSet:
-    """Return a task set by registered name, or from a `.jsonl` file by its path.
+    """Return a task set by registered name, or from a `.jsonl` file by its path. The oracle of a file's tasks is the
+    class method `solution_of(task)` of their environments, if all have one.
 
     Raises: UnknownNameError, TaskError, SplitLeakError; RegistrationError if the name is not a task set's.
     """
@@ -233,11 +234,14 @@ def load_task_set(name: str) -> TaskSet:
 
 
 def _oracle_of_environments(task_set: TaskSet) -> Callable[[Task], Any] | None:
-    """Return the player of the tasks' own solutions, if every environment of the set has a `solution_of(task)`."""
+    """Return the player of the tasks' own solutions; None if an environment has none, or cannot be loaded here."""
     identifiers = {task.environment for tasks in task_set.values() for task in tasks}
     if not identifiers <= set(names("environments")):
         return None
-    players = {name: getattr(load("environments", name), "solution_of", None) for name in identifiers}
+    try:
+        players = {name: getattr(load("environments", name), "solution_of", None) for name in identifiers}
+    except MissingExtraError:  # whoever plays the tasks is told
+        return None
     known: dict[str, Callable[[Task], Any]] = {name: player for name, player in players.items() if player}
     return task_player(lambda task: known[task.environment](task)) if known.keys() == identifiers else None
 

@@ -32,7 +32,7 @@ def write_sft(
 
     Args:
         evaluation: not used.
-    Returns: the number of rows. Raises: MissingExtraError without datasets; EvaluationError if there are no rows.
+    Returns: the number of rows. Raises: MissingExtraError without datasets; EvaluationError without a row.
     """
     nothing = "No episode of a training task has solved it. To export all of them, write sft(unsuccessful=True)."
     return _write(sft_rows(trajectories, unsuccessful=unsuccessful), target, nothing)
@@ -50,7 +50,7 @@ def write_preference(
 
     Args:
         evaluation: not used.
-    Returns: the number of pairs. Raises: MissingExtraError without datasets; EvaluationError if there are no pairs.
+    Returns: the number of pairs. Raises: MissingExtraError without datasets; EvaluationError without a pair.
     """
     nothing = (
         "No two episodes of one training task differ by more than the margin. Pairs need several episodes of a task: "
@@ -126,7 +126,7 @@ def _preference(better: Trajectory, worse: Trajectory) -> dict[str, Any] | None:
 
 
 def _write(rows: Iterable[dict[str, Any]], target: Path, nothing: str) -> int:
-    """Write rows to a file, batch by batch. `nothing`: the error message if there are no rows."""
+    """Write rows to a file, batch by batch. `nothing`: the error message for an empty file."""
     if find_spec("datasets") is None:
         raise MissingExtraError(
             f"A data set for trainers needs the package datasets, which is not installed. Run: "

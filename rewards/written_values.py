@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -74,7 +75,7 @@ def _read(text: str, reader: Callable[[str, str | None], _Reader], expected: typ
     return value if type(value) is expected and reading.is_at_end() else text
 
 
-class _Reader:
+class _Reader(ABC):
     """Reads an expression from left to right. A subclass knows the language's lists and maps."""
 
     def __init__(self, text: str, items: str | None) -> None:
@@ -91,11 +92,13 @@ class _Reader:
         self._skip()
         return self._collection(depth) if self._opens() else self._simple()
 
+    @abstractmethod
     def _opens(self) -> bool:
-        raise NotImplementedError
+        """Return whether a list or map begins at the current position."""
 
+    @abstractmethod
     def _collection(self, depth: int) -> Any:
-        raise NotImplementedError
+        """Return the list or map at the current position."""
 
     def _accept(self, character: str) -> bool:
         """Read a character if it is the next one that is not white space. Raises: IndexError at the end."""

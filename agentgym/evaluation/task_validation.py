@@ -54,7 +54,7 @@ class Verdict:
 
     Attributes:
         kind: `sound`: its solution is paid 1, doing nothing 0, both twice, and no reward hack is paid. `unsolved`: the
-            same, but there is no solution to play. `hackable`: a reward hack is paid. `flaky`: of two equal episodes
+            same, without a solution to play. `hackable`: a reward hack is paid. `flaky`: of two equal episodes
             one is paid more. `faulty`: it cannot be set up, its solution is not paid, or doing nothing is.
             `undecided`: this host failed, so nothing is known of the task.
         reason: why, in a sentence; empty for a sound task.

@@ -245,7 +245,7 @@ def _records() -> Path:
 
 
 def _known(record: Path) -> rootfs.RootFilesystem | None:
-    """Return the image of a record; None if there is no record, or the image has been removed from the cache."""
+    """Return the image of a record; None without a record, or if the image has left the cache."""
     try:
         digest = json.loads(record.read_text())["digest"]
         return rootfs.prepare_rootfs(str(digest), as_root=True)

@@ -1,7 +1,8 @@
 """What an agent hands in of a terminal task: its changes to the image, as the archive of a snapshot.
 
 A small archive stands in the text itself, a larger one in <cache>/submissions/ under its hash, where the verifier on
-this machine finds it. Of those, the least recently used are removed beyond MAX_KEPT.
+this machine finds it. Beyond MAX_KEPT the least recently used are removed, but none of the last hour: no agent can
+remove what another has just handed in.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +23,7 @@ from agentgym.sandbox import Snapshot, archive_of, cache_folder, snapshot_of
 MAX_INLINE = 300_000
 """How many characters of an archive stand in the text."""
 MAX_KEPT = 8 * 2**30
-MAX_BYTES = 4 * 2**30
+KEPT_S = 3_600.0
 
 
 def write_submission(snapshot: Snapshot, keep: Callable[[str, str], bool]) -> str:
@@ -50,8 +52,8 @@ def read_submission(text: str, keep: Callable[[str, str], bool] = lambda path, k
     if not isinstance(row, dict) or not isinstance(row.get("sha256"), str) or not isinstance(row.get("bytes"), int):
         raise ValueError("the submission does not name an archive")
     name, size = row["sha256"], row["bytes"]
-    if not 0 <= size <= MAX_BYTES or not name.isalnum():
-        raise ValueError("the submission's archive is too large, or has no name")
+    if size < 0 or not name.isalnum():
+        raise ValueError("the submission's archive has no size, or no name")
     packed = base64.b64decode(row["data"], validate=True) if "data" in row else _stored(name)
     unpacking = zlib.decompressobj()
     archive = unpacking.decompress(packed, size + 1)
@@ -74,8 +76,8 @@ def _keep(name: str, packed: bytes) -> None:
     Path(draft.name).replace(folder / name)
     files = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in folder.iterdir())
     total = sum(size for _, size, _ in files)
-    for _, size, path in files[:-1]:
-        if total <= MAX_KEPT:
+    for used_at, size, path in files:
+        if total <= MAX_KEPT or used_at > time.time() - KEPT_S:
             break
         path.unlink(missing_ok=True)
         total -= size

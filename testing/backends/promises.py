@@ -111,7 +111,8 @@ async def usage_counts(target: Target) -> None:
 
 async def the_small_spec_is_no_special_case(target: Target) -> None:
     """A sandbox with the default spec works as one with small limits does."""
-    async with target.another(SandboxSpec(image=target.spec.image, insecure_ok=True)) as sandbox:
+    image, writable_root = target.spec.image, target.spec.writable_root
+    async with target.another(SandboxSpec(image=image, writable_root=writable_root, insecure_ok=True)) as sandbox:
         check_equal((await sandbox.run_python("print(1)")).stdout, b"1\n", "an answer")
 
 

@@ -129,7 +129,7 @@ def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Syscall]:
 
 def _drop_privileges() -> Iterator[Syscall]:
     yield syscalls.die_with_parent()  # set after the change of user, which would reset it
-    as_root = identity.AGENT == 0
+    as_root = identity.is_root_by_name()
     capabilities = ROOT_CAPABILITIES if as_root else ()
     yield from syscalls.drop_privileges(kernel.filter_at(seccomp.program(as_root=as_root)), capabilities, capabilities)
 

@@ -20,6 +20,11 @@ AGENT = AGENT_ID
 _UNCHANGED = nullcontext()
 
 
+def is_root_by_name() -> bool:
+    """Return whether the agent is user 0 of its sandbox, as with a writable root."""
+    return AGENT == 0
+
+
 def as_agent() -> AbstractContextManager[None]:
     """Act as the agent inside the block. A program started in the block keeps the agent's rights.
 

@@ -6,7 +6,7 @@ machine (inotify, asynchronous I/O, huge pages), foreign architectures, and numb
 return EPERM; unknown calls and those in ABSENT return ENOSYS, so that libraries fall back. Calls that flush a disk do
 nothing and report success: all files that a sandbox can write to are in memory. So do those that drop files from
 the machine's cache, which all sandboxes share. In a sandbox whose agent is root by name, so do those that change the
-owner of a file or the user of a process: as root of a container the agent would succeed, and there is no other user.
+owner of a file or the user of a process. They succeed for root of a container too; a sandbox has one user only.
 
 Hand-written, because libseccomp is a shared library that no machine is sure to have.
 """

@@ -99,7 +99,7 @@ def _set_up(state: SpawnerState, config: dict[str, Any]) -> None:
 
 def _warm_up(state: SpawnerState, preload: list[str]) -> None:
     python.prepare()
-    kernel.filter_at(seccomp.program(as_root=identity.AGENT == 0))  # compiled once, in memory that every fork shares
+    kernel.filter_at(seccomp.program(as_root=identity.is_root_by_name()))  # once, in memory that all share
     for name in preload:
         importlib.import_module(name)
     jobs.inherited_environment()

@@ -208,7 +208,7 @@ def _build_layer(setup: list[Syscall], _: dict[str, Any]) -> None:
 def _check_confined() -> None:
     """Check that only the sandbox's user id is left, no capability beyond its own, and no process above this one."""
     users, held = getresuid(), kernel.held_capabilities()
-    allowed = sum(1 << number for number in boot.ROOT_CAPABILITIES) if identity.AGENT == 0 else 0
+    allowed = sum(1 << number for number in boot.ROOT_CAPABILITIES) if identity.is_root_by_name() else 0
     if users != (identity.AGENT,) * 3 or held & ~allowed or getppid() != 0:
         raise PermissionError(
             f"no code is run, because the process still has the users {users}, the capabilities {held:#x} and the "
