@@ -22,10 +22,10 @@ from agentgym.errors import TaskError
 from agentgym.sandbox import NamespacesBackend
 from agentgym.sandbox.rootfs import INDEX_FOLDER
 from agentgym.sandbox.rootfs.python_image import write_python_image
-from agentgym.sandboxes.code import build
-from agentgym.sandboxes.code.base_images import base_images
-from agentgym.sandboxes.code.build import build_image
-from agentgym.sandboxes.code.terminal_folder import TerminalFolder
+from agentgym.sandboxes.code.terminal import build
+from agentgym.sandboxes.code.terminal.base_images import base_images
+from agentgym.sandboxes.code.terminal.build import build_image
+from agentgym.sandboxes.code.terminal.folder import TerminalFolder
 
 PROGRAMS = (
     "sh bash cat chmod chown cp env find head ln ls mkdir mv printf readlink rm sed sleep stat test touch true yes"
@@ -226,9 +226,9 @@ async def test_a_dockerfile_cannot_widen_what_its_build_may_reach(backend, folde
 BUILDER = """
 import asyncio, sys
 from agentgym.sandbox import NamespacesBackend
-from agentgym.sandboxes.code.base_images import base_images
-from agentgym.sandboxes.code.build import build_image
-from agentgym.sandboxes.code.terminal_folder import TerminalFolder
+from agentgym.sandboxes.code.terminal.base_images import base_images
+from agentgym.sandboxes.code.terminal.build import build_image
+from agentgym.sandboxes.code.terminal.folder import TerminalFolder
 
 async def main():
     folder = TerminalFolder.read(sys.argv[1])

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym.errors import TaskError
-from agentgym.sandboxes.code.build_context import copied_files, unpacked, without_ignored
-from agentgym.sandboxes.code.build_steps import Copy, Download, ImageConfig, MakeFolder, Run
-from agentgym.sandboxes.code.dockerfile import SCRIPT, Dockerfile, parse_dockerfile
-from agentgym.sandboxes.code.dockerfile_lines import split_instructions
-from agentgym.sandboxes.code.shell_words import expanded
+from agentgym.sandboxes.code.terminal.build_context import copied_files, unpacked, without_ignored
+from agentgym.sandboxes.code.terminal.build_steps import Copy, Download, ImageConfig, MakeFolder, Run
+from agentgym.sandboxes.code.terminal.dockerfile import SCRIPT, Dockerfile, parse_dockerfile
+from agentgym.sandboxes.code.terminal.dockerfile_lines import split_instructions
+from agentgym.sandboxes.code.terminal.shell_words import expanded
 
 BASE = ImageConfig(environment=(("PATH", "/bin"), ("HOME", "/root")), workdir="/srv", user="base", cmd=("sh",))
 

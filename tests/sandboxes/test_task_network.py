@@ -9,8 +9,8 @@ import pytest
 
 from agentgym import SandboxSpec, SandboxUnavailable
 from agentgym.errors import TaskError
-from agentgym.sandboxes.code import task_network
-from agentgym.sandboxes.code.task_network import (
+from agentgym.sandboxes.code.terminal import task_network
+from agentgym.sandboxes.code.terminal.task_network import (
     NO_NETWORK,
     UV_WRAPPER,
     check_reached,

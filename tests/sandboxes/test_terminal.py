@@ -18,7 +18,7 @@ from agentgym.registry import load_reward
 from agentgym.sandbox import cache_folder
 from agentgym.sandbox.contract import REMOVED
 from agentgym.sandbox.rootfs.python_image import write_python_image
-from agentgym.sandboxes.code.submission import read_submission
+from agentgym.sandboxes.code.terminal.submission import read_submission
 from agentgym.testing import check_environment
 
 PROGRAMS = "sh bash cat chmod ln ls mkdir printf rm sed sleep test touch true"

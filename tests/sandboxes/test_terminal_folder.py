@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from task_folders import write_folders
 
 from agentgym.errors import TaskError
-from agentgym.sandboxes.code.compose_file import read_compose
-from agentgym.sandboxes.code.harbor_config import read_config
-from agentgym.sandboxes.code.terminal_folder import TerminalFolder
+from agentgym.sandboxes.code.terminal.compose_file import read_compose
+from agentgym.sandboxes.code.terminal.folder import TerminalFolder
+from agentgym.sandboxes.code.terminal.harbor_config import read_config
 
 CONFIG = """
 schema_version = "1.4"

@@ -18,10 +18,10 @@ from agentgym.registry import load_reward
 from agentgym.sandbox import snapshot_of
 from agentgym.sandbox.contract import REMOVED
 from agentgym.sandbox.rootfs.python_image import write_python_image
-from agentgym.sandboxes.code.submission import read_submission, write_submission
-from agentgym.sandboxes.code.terminal_controls import sways_tests
-from agentgym.sandboxes.code.terminal_hacks import terminal_hacks
-from agentgym.sandboxes.code.terminal_verifier import TerminalVerifier, folder_of
+from agentgym.sandboxes.code.terminal.controls import sways_tests
+from agentgym.sandboxes.code.terminal.hacks import terminal_hacks
+from agentgym.sandboxes.code.terminal.submission import read_submission, write_submission
+from agentgym.sandboxes.code.terminal.verifier import TerminalVerifier, folder_of
 
 PROGRAMS = "sh bash cat chmod cp dirname ln ls mkdir nohup printf rm sed setsid sleep tee test touch true"
 pytestmark = pytest.mark.needs_namespaces

@@ -11,8 +11,8 @@ import pytest
 from agentgym.errors import TaskError
 from agentgym.registry import load
 from agentgym.sandbox import rootfs
-from agentgym.sandboxes.code.build_steps import ImageConfig, Run
-from agentgym.sandboxes.code.terminal_folder import TerminalFolder
+from agentgym.sandboxes.code.terminal.build_steps import ImageConfig, Run
+from agentgym.sandboxes.code.terminal.folder import TerminalFolder
 from agentgym.tasks.importers.items import LeftOutWarning
 
 COUNT = {

@@ -25,14 +25,14 @@ from agentgym import (
 )
 from agentgym.sandbox import Sandbox, Snapshot
 
+from ..bash import KEEPER, STATE
+from ..transcript import transcript
 from .base_images import BaseImage, base_images, images_from
-from .bash import KEEPER, STATE
+from .folder import DISK_MIB, MEMORY_MIB, TerminalFolder
+from .hacks import terminal_hacks
+from .sandbox import INODES, PROCESSES, open_task
 from .submission import MAX_INLINE, write_submission
 from .task_network import TaskNetwork, checked_network, network_of_agent
-from .terminal_folder import DISK_MIB, MEMORY_MIB, TerminalFolder
-from .terminal_hacks import terminal_hacks
-from .terminal_sandbox import INODES, PROCESSES, open_task
-from .transcript import transcript
 
 COMMAND_S = 600.0
 PIECE = 2**16

@@ -8,7 +8,7 @@ from agentgym.sandbox import Backend
 from .base_images import BaseImage
 from .build import build_image
 from .build_sandbox import PRELOADED
-from .terminal_folder import TerminalFolder
+from .folder import TerminalFolder
 
 PROCESSES, INODES = 256, 200_000
 

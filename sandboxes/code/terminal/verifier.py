@@ -16,11 +16,11 @@ from agentgym.reward import SUCCESS, Components, judge_submission
 from agentgym.sandbox import Backend, Sandbox
 
 from .build_context import Files
+from .controls import always_passing, is_pytest, sways_tests, with_failing
+from .environment import HANDED_IN, CodeTerminal, folder_of, images_of
+from .sandbox import open_task
 from .submission import read_submission
 from .task_network import check_reached, checked_network, network_of_tests
-from .terminal import HANDED_IN, CodeTerminal, folder_of, images_of
-from .terminal_controls import always_passing, is_pytest, sways_tests, with_failing
-from .terminal_sandbox import open_task
 
 Keep = Callable[[str, str], bool]
 REWARD_FILE = "/logs/verifier/reward"

@@ -33,8 +33,8 @@ from .build_context import copied_files
 from .build_sandbox import PRELOADED, BuildSandbox
 from .build_steps import Copy, ImageConfig, Run, Step
 from .dockerfile import BuildStage
+from .folder import TerminalFolder
 from .task_network import ALLOWED, host_indexes
-from .terminal_folder import TerminalFolder
 
 DISK_MIB, MEMORY_MIB, CPU_CORES, PROCESSES, INODES = 4096, 2048, 2.0, 512, 500_000
 """Limits of a build; a task's own memory is allowed where it is more. Files count as memory too."""

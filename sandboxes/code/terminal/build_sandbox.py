@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from agentgym import GuestModule, TaskError
 from agentgym.sandbox import Sandbox, rootfs
 
+from ..transcript import last_lines
 from .build_context import Files, copied_files, copied_paths
 from .build_steps import Copy, Download, MakeFolder, Run, Step
 from .task_network import ALLOWED, check_reached
-from .transcript import last_lines
 
 COPYING = GuestModule(__package__, "guest_copy")
 PRELOADED = ("hashlib", "shutil", "tarfile", "urllib.request")

@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from .terminal_folder import TerminalFolder
+from .folder import TerminalFolder
 
 MAX_PATHS = 200
 PATH = re.compile(rb"""["'`\s=](/[\w.+-]+(?:/[\w.+-]+)+)""")
