@@ -52,6 +52,8 @@ class SandboxSpec:
     Without a port, 80 and 443 are meant. A name must lead to a public address; `"127.0.0.1:8000"` allows an address
     itself, here the host's loopback. `"example.org=10.0.0.5"` says to which address the name leads, which need not be
     public. `"*"` allows every public name."""
+    transfer_mib: int | None = None
+    """How many MiB may be sent and received over the network; None for the proxy's own limit, which is 1024."""
     preload: tuple[str, ...] = ()
     """Python modules that the warm interpreter imports once, before any agent code runs."""
     environment: tuple[tuple[str, str], ...] = field(default=())
@@ -69,11 +71,10 @@ class SandboxSpec:
     `Capabilities.missing` says which limits these are."""
 
     def __post_init__(self) -> None:
-        for name in ("memory_mib", "cpu_cores", "processes", "disk_mib", "inodes", "open_files"):
-            if getattr(self, name) <= 0:
-                raise SandboxError(
-                    f"SandboxSpec.{name} = {getattr(self, name)!r} is not valid: a limit must be above 0."
-                )
+        limits = ("memory_mib", "cpu_cores", "processes", "disk_mib", "inodes", "open_files", "transfer_mib")
+        for name in limits:
+            if (value := getattr(self, name)) is not None and value <= 0:
+                raise SandboxError(f"SandboxSpec.{name} = {value!r} is not valid: a limit must be above 0.")
         if self.writable_root and self.image == "host":
             raise SandboxError(
                 "SandboxSpec.writable_root needs an image: the host's own files cannot be made writable. Name one in "

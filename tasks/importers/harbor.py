@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from agentgym import Split, Task, TaskError, TaskSet, load
@@ -22,6 +22,7 @@ def load_harbor(
     split: Split = "held_out",
     image: str = "",
     network: str = "tests",
+    disk_mib: int = 0,
     progress: Progress = lambda done, total, left_out: None,
 ) -> TaskSet:
     """The task folders at or below a path, as tasks of `agentgym/code-terminal-v1`.
@@ -36,6 +37,8 @@ def load_harbor(
             cache, a path, or `host` for this host's programs.
         network: who may reach this host's package indexes: `none`, `tests` that install something, or `all`, the agent
             and the folders' solutions too.
+        disk_mib: the most that the files of a sandbox may take, in MiB; by default an eighth of this machine's memory,
+            in which they are.
         progress: called with the numbers of folders read, of all folders, and of those left out.
     Raises: TaskError if there is no task folder, or none that can be used.
     """
@@ -49,7 +52,7 @@ def load_harbor(
     for number, folder in enumerate(folders, 1):
         name = folder.relative_to(top).as_posix() if folder != top else folder.absolute().name
         try:
-            fields = {**environment.task_of(folder, image=image, network=network), "id": name}
+            fields = {**environment.task_of(folder, image=image, network=network, disk_mib=disk_mib), "id": name}
             tasks.append(Task(environment=ENVIRONMENT, split=split, **fields))
         except TaskError as error:
             reasons[name] = str(error).removeprefix(f"{folder.absolute()}: ").removeprefix(f"{folder}: ")
@@ -58,11 +61,15 @@ def load_harbor(
         raise TaskError(f"No task folder of {path} can be used. {_listed(reasons)}")
     if reasons:
         warnings.warn(LeftOutWarning(f"{path}: left out: {_listed(reasons)}", reasons), stacklevel=2)
-    replaced = [image for task in tasks for image in task.parameters["images"] if image["stand_in"]]
-    if replaced:
-        pairs = Counter(f"{image['requested']} by {image['used']}" for image in replaced)
-        lines = ", ".join(f"{pair} ({count})" for pair, count in pairs.most_common())
+    images = [image for task in tasks for image in task.parameters["images"] if image["stand_in"]]
+    if images:
+        lines = _counted(f"{image['requested']} by {image['used']}" for image in images)
         warnings.warn(f"{path}: base images are replaced by stand-ins, in other versions: {lines}.", stacklevel=2)
+    disks = [task.parameters["disk"] for task in tasks]
+    if capped := [disk for disk in disks if disk["used_mib"] < disk["requested_mib"]]:
+        lines = _counted(f"{disk['used_mib']} MiB for {disk['requested_mib']}" for disk in capped)
+        remedy = "--option disk_mib=N allows more"
+        warnings.warn(f"{path}: tasks get less disk than they request: {lines}. {remedy}.", stacklevel=2)
     return TaskSet(NAME, {split: tasks}, oracle=environment.solution_of)
 
 
@@ -75,3 +82,7 @@ def _listed(reasons: Mapping[str, str]) -> str:
         f"{names[0]}{f' and {len(names) - 1} others' if len(names) > 1 else ''}: {reason}"
         for reason, names in folders.items()
     )
+
+
+def _counted(lines: Iterable[str]) -> str:
+    return ", ".join(f"{line} ({count})" for line, count in Counter(lines).most_common())

@@ -110,11 +110,11 @@ class LocalNetwork:
 class Client:
     """A sandbox's proxy without the sandbox: the same listening socket, on the host's loopback."""
 
-    def __init__(self, proxy: Proxy, names: tuple[str, ...]) -> None:
+    def __init__(self, proxy: Proxy, names: tuple[str, ...], transfer_mib: int | None = None) -> None:
         self.proxy = proxy
         listener = socket.create_server(("127.0.0.1", 0))
         self.address = listener.getsockname()
-        self.network: SandboxNetwork = proxy.serve(listener, names)
+        self.network: SandboxNetwork = proxy.serve(listener, names, transfer_mib=transfer_mib)
 
     def connect(self) -> socket.socket:
         return socket.create_connection(self.address, timeout=60)

@@ -89,6 +89,14 @@ def test_bytes_and_requests_are_bounded_for_the_sandbox(limited):
     assert len(client.network.connections) == 4
 
 
+def test_the_spec_of_a_sandbox_may_grant_more_bytes_than_the_proxy(network):
+    body = get("http://allowed.test/", f"Content-Length: {3 << 20}", method="POST") + bytes(3 << 20)
+    for transfer_mib, code in ((8, 200), (2, 429)):
+        client = Client(network.proxy(transfer_mib=1), NAMES, transfer_mib)
+        assert status(client.say(body)) == code
+        client.close()
+
+
 def test_more_connections_than_allowed_wait_their_turn(limited):
     client = limited(connections=2, header_s=0.5)
     holding = [client.connect() for _ in range(3)]

@@ -18,13 +18,14 @@ import pytest
 from task_folders import write_folders
 
 from agentgym import SandboxSpec, SandboxUnavailable
-from agentgym.errors import TaskError
+from agentgym.errors import SandboxError, TaskError
 from agentgym.sandbox import NamespacesBackend
 from agentgym.sandbox.rootfs import INDEX_FOLDER
 from agentgym.sandbox.rootfs.python_image import write_python_image
 from agentgym.sandboxes.code.terminal import build
 from agentgym.sandboxes.code.terminal.base_images import base_images
 from agentgym.sandboxes.code.terminal.build import build_image
+from agentgym.sandboxes.code.terminal.disk import disk_of_build, memory_mib
 from agentgym.sandboxes.code.terminal.folder import TerminalFolder
 
 PROGRAMS = (
@@ -168,18 +169,31 @@ async def test_an_image_that_was_removed_from_the_cache_is_built_again(backend, 
             r"greeting: step 2 of 2 of its Dockerfile, line 3, .*, ended with 3: so and\nso$",
         ),
         ("RUN sleep 60", "did not end in 1 s"),
-        ("RUN yes | head -c 100000000 > /full", "ended with 1: .*No space left on device"),
+        (
+            "RUN yes | head -c 100000000 > /full",
+            "ended with 1: .*No space left on device.* 32 MiB here; .* allows more",
+        ),
         ("USER nobody-here\nRUN no-such-program", "ended with 127"),
         ("RUN printf x > /proc/sys/kernel/hostname", "ended with [12]: .*/proc/sys/kernel/hostname"),
         ("ADD http://files.test/a.txt /a", r"failed: .* The network refused files.test. Allow .*AGENTGYM_BUILD_ALLOW"),
     ],
 )
 async def test_a_step_that_fails_is_named_with_its_last_lines(backend, folder_of, monkeypatch, steps, message):
-    monkeypatch.setattr(build, "DISK_MIB", 32)
+    monkeypatch.setenv("AGENTGYM_BUILD_DISK_MIB", "32")
     folder = folder_of(f"FROM base\n{steps}\n", settings="[environment]\nbuild_timeout_sec = 1\n")
     for _ in range(2):
         with pytest.raises(TaskError, match=message):
             await built(backend, folder)
+
+
+def test_a_build_gets_the_disk_that_its_folder_asks_for_unless_the_machine_has_too_little(monkeypatch):
+    assert disk_of_build(10) == 4096
+    assert disk_of_build(10**9) == max(4096, memory_mib() // 2)
+    monkeypatch.setenv("AGENTGYM_BUILD_DISK_MIB", "20000")
+    assert disk_of_build(10) == 20000
+    monkeypatch.setenv("AGENTGYM_BUILD_DISK_MIB", "20G")
+    with pytest.raises(SandboxError, match="AGENTGYM_BUILD_DISK_MIB must be a number of MiB"):
+        disk_of_build(10)
 
 
 async def test_a_step_that_has_failed_is_not_tried_again_at_once_unless_something_changed(
@@ -269,7 +283,7 @@ async def test_a_build_that_is_killed_leaves_nothing_that_is_taken_for_whole(bac
     ids=["forks", "memory", "output", "kills all", "removes all", "host", "metadata", "other roots"],
 )
 async def test_a_hostile_step_ends_within_its_bounds_and_is_named(backend, folder_of, monkeypatch, steps, message):
-    monkeypatch.setattr(build, "DISK_MIB", 64)
+    monkeypatch.setenv("AGENTGYM_BUILD_DISK_MIB", "64")
     monkeypatch.setattr(build, "MEMORY_MIB", 256)
     settings = "[environment]\nbuild_timeout_sec = 3\nmemory_mb = 256\n"
     folder = folder_of(f"FROM base\n{steps}\n", settings=settings)
@@ -328,7 +342,7 @@ async def test_an_archive_that_leads_out_changes_nothing_outside(backend, folder
 
 
 async def test_an_archive_that_unpacks_to_more_than_a_build_may_have_is_refused(backend, folder_of, monkeypatch):
-    monkeypatch.setattr(build, "DISK_MIB", 32)
+    monkeypatch.setenv("AGENTGYM_BUILD_DISK_MIB", "32")
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w:gz") as archive:
         info = tarfile.TarInfo("zeros")

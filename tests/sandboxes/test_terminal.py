@@ -18,10 +18,11 @@ from agentgym.registry import load_reward
 from agentgym.sandbox import cache_folder
 from agentgym.sandbox.contract import REMOVED
 from agentgym.sandbox.rootfs.python_image import write_python_image
+from agentgym.sandboxes.code.terminal.disk import memory_mib
 from agentgym.sandboxes.code.terminal.submission import read_submission
 from agentgym.testing import check_environment
 
-PROGRAMS = "sh bash cat chmod ln ls mkdir printf rm sed sleep test touch true"
+PROGRAMS = "sh bash cat chmod head ln ls mkdir printf rm sed sleep test touch true"
 pytestmark = pytest.mark.needs_namespaces
 
 
@@ -194,6 +195,28 @@ async def test_a_folder_that_was_changed_since_it_was_imported_is_not_played(tas
     (folder / "tests" / "test.sh").write_text("echo 1 > /logs/verifier/reward.txt")
     with pytest.raises(TaskError, match="has changed since it was imported"):
         await load_reward("terminal_verifier").score(task, "")
+
+
+async def test_more_disk_than_the_machine_can_give_is_not_granted_and_a_full_disk_is_the_agents(tasks, tmp_path):
+    folder = write_folders(tmp_path, "counted") / "counted"
+    (folder / "task.toml").write_text("verifier.env = { EXPECTED = '7' }\nenvironment.storage_mb = 900000\n")
+    with pytest.warns(UserWarning, match=r"less disk than they request: \d+ MiB for 900000 \(1\)"):
+        [asking] = load("importers", "harbor")(folder)["held_out"]
+    assert asking.parameters["disk"]["used_mib"] <= memory_mib() / 8
+    with pytest.warns(UserWarning, match="8 MiB for 900000"):
+        [task] = load("importers", "harbor")(folder, disk_mib=8)["held_out"]
+    fill = "head -c 20000000 /dev/zero > /data/full 2> /dev/null || { rm /data/full; echo full; }"
+    for command, paid in ((RIGHT["counted"][0], 1), ("true", 0)):
+        environment = agentgym.make(task.environment)
+        try:
+            await environment.reset(task.public(), seed=0)
+            result = await environment.call(Call("bash", {"command": fill}))
+            assert "full" in result.content
+        finally:
+            await environment.close()
+        assert (await earned(task, fill, command))[0] == paid
+    with pytest.raises(TaskError, match="'disk' must give used_mib"):
+        await handed_in(replace(task, parameters={**task.parameters, "disk": {"used_mib": "8"}}))
 
 
 def test_the_command_imports_what_validates_and_says_why_it_leaves_others_out(tasks, tmp_path):

@@ -206,7 +206,7 @@ class DockerBackend:
             if snapshot is not None:
                 await restore(guest, snapshot)
             if spec.network:
-                await guest.open_network(self._proxy, spec.network)
+                await guest.open_network(self._proxy, spec.network, spec.transfer_mib)
         except BaseException:
             await guest.close()
             raise

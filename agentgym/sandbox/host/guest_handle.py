@@ -129,9 +129,9 @@ class GuestHandle:
             finally:
                 self._closing.set_result(None)
 
-    async def open_network(self, proxy: Proxy, names: tuple[str, ...]) -> None:
+    async def open_network(self, proxy: Proxy, names: tuple[str, ...], transfer_mib: int | None) -> None:
         """Give a guest access to these names. Call it before any agent code runs. Raises: see `Proxy.attach`."""
-        self.network = await proxy.attach(self.link, names)
+        self.network = await proxy.attach(self.link, names, transfer_mib=transfer_mib)
         weakref.finalize(self, self.network.stop)
 
     async def open_relay(self, proxy: Proxy, address: tuple[str, int]) -> None:

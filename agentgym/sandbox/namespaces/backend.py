@@ -177,7 +177,7 @@ class NamespacesBackend:
         guest = await self._create_with_retry(spec, snapshot)
         if spec.network:
             try:
-                await guest.open_network(self._proxy, spec.network)
+                await guest.open_network(self._proxy, spec.network, spec.transfer_mib)
             except BaseException:
                 await guest.close()
                 raise

@@ -16,6 +16,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Literal, Protocol
 
@@ -77,12 +78,14 @@ class Proxy:
         self._lock = threading.Lock()
         self._thread: LoopThread | None = None
 
-    async def attach(self, link: Link, names: tuple[str, ...]) -> SandboxNetwork:
+    async def attach(self, link: Link, names: tuple[str, ...], *, transfer_mib: int | None = None) -> SandboxNetwork:
         """Make a guest listen, and serve its connections. Call it before any agent code runs.
+
+        `transfer_mib`: replaces the proxy's limit.
 
         Raises: SandboxUnavailable if the guest cannot listen; SandboxDied if it does not hand over a listening socket.
         """
-        return self.serve(await _handed_over(link, PROXY_ADDRESS), names)
+        return self.serve(await _handed_over(link, PROXY_ADDRESS), names, transfer_mib=transfer_mib)
 
     async def relay(self, link: Link, address: tuple[str, int]) -> SandboxNetwork:
         """Make a guest listen at RELAY_ADDRESS, and relay its connections to one address of the host, unread.
@@ -90,21 +93,24 @@ class Proxy:
         Raises: SandboxUnavailable if the guest cannot listen there; SandboxDied if it hands over no such socket.
         """
         listener = await _handed_over(link, RELAY_ADDRESS)
-        return self._network(listener, lambda client, account: RelayedConnection(client, account, address))
+        return self._network(listener, lambda client, account: RelayedConnection(client, account, address), self.limits)
 
-    def serve(self, listener: socket.socket, names: tuple[str, ...]) -> SandboxNetwork:
+    def serve(
+        self, listener: socket.socket, names: tuple[str, ...], *, transfer_mib: int | None = None
+    ) -> SandboxNetwork:
         """Let connections to a listening socket reach the hosts `names` only. The returned network owns the socket."""
         allow_list = AllowList.parse(names)
         return self._network(
             listener,
             lambda client, account: exchange.Exchange(client, allow_list, account, self.resolve, self.dial),
+            self.limits if transfer_mib is None else replace(self.limits, transfer_mib=transfer_mib),
         )
 
-    def _network(self, listener: socket.socket, serve: Serve) -> SandboxNetwork:
+    def _network(self, listener: socket.socket, serve: Serve, limits: NetworkLimits) -> SandboxNetwork:
         with self._lock:
             if self._thread is None or not self._thread.usable:
                 self._thread = LoopThread()
-            return SandboxNetwork(self.limits, self._thread, listener, serve)
+            return SandboxNetwork(limits, self._thread, listener, serve)
 
     def close(self) -> None:
         """End the thread and all connections. May be called twice; the proxy may be used again."""

@@ -1,7 +1,7 @@
 """A shell on the files of a task folder of Harbor or Terminal-Bench.
 
 folder.py            what the folder says: harbor_config.py, compose_file.py, dockerfile.py, build_context.py
-build.py             the image that its Dockerfile makes: build_sandbox.py, base_images.py, task_network.py
+build.py             the image that its Dockerfile makes: build_sandbox.py, base_images.py, task_network.py, disk.py
 environment.py       the agent's shell; submission.py: what it hands in
 verifier.py          the folder's tests, in a separate sandbox
 hacks.py             ways to be paid without the work; controls.py finds them in a paid episode

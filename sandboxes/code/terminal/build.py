@@ -32,16 +32,20 @@ from .base_images import BaseImage, unpacked_base
 from .build_context import copied_files
 from .build_sandbox import PRELOADED, BuildSandbox
 from .build_steps import Copy, ImageConfig, Run, Step
+from .disk import ALLOWED as DISK_ALLOWED
+from .disk import disk_of_build
 from .dockerfile import BuildStage
 from .folder import TerminalFolder
 from .task_network import ALLOWED, host_indexes
 
-DISK_MIB, MEMORY_MIB, CPU_CORES, PROCESSES, INODES = 4096, 2048, 2.0, 512, 500_000
+MEMORY_MIB, CPU_CORES, PROCESSES, INODES = 2048, 2.0, 512, 500_000
 """Limits of a build; a task's own memory is allowed where it is more. Files count as memory too."""
 MAX_LAYERS = 40
 FAILED_S = 600.0
 POLL_S = 0.2
 MAX_TEXT = 70
+USED_UP = ("No space left on device", "as much data as it may")
+"""What a failed step prints, and what the network says, when the disk or the transfer is used up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ class _Build:
     def __init__(self, backend: Backend, folder: TerminalFolder, images: Mapping[str, BaseImage]) -> None:
         self._backend, self._folder, self._images = backend, folder, images
         self._stages: dict[str, tuple[rootfs.RootFilesystem, ImageConfig]] = {}
+        self._disk_mib = disk_of_build(folder.disk_mib)
         self._count = self._total = 0
 
     async def image(self) -> BuiltImage:
@@ -137,12 +142,13 @@ class _Build:
         spec = SandboxSpec(
             image=below.digest,
             writable_root=True,
-            memory_mib=max(MEMORY_MIB, self._folder.memory_mib) + DISK_MIB,
-            disk_mib=DISK_MIB,
+            memory_mib=max(MEMORY_MIB, self._folder.memory_mib) + self._disk_mib,
+            disk_mib=self._disk_mib,
             cpu_cores=CPU_CORES,
             processes=PROCESSES,
             inodes=INODES,
             network=indexes.network or False,
+            transfer_mib=self._disk_mib,
             preload=PRELOADED,
         )
         sandbox = await self._backend.create(spec)
@@ -163,9 +169,15 @@ class _Build:
         try:
             await build.carry_out(step)
         except TaskError as error:
-            raise _StepFailed(index, str(error)) from error
+            raise _StepFailed(index, f"{error}{self._remedy(str(error))}") from error
         if isinstance(step, Run):
             print(f"{name}: {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)
+
+    def _remedy(self, text: str) -> str:
+        """Return how a build gets more of what a step has used up."""
+        if not any(sign in text for sign in USED_UP):
+            return ""
+        return f" A build may write and transfer {self._disk_mib} MiB here; {DISK_ALLOWED}=MIB allows more."
 
     def _name(self, index: int) -> str:
         return f"{self._folder.name}: step {self._count + index + 1} of {self._total}"
@@ -176,7 +188,7 @@ class _Build:
 
     def _conditions(self) -> list[object]:
         """Return what a step's failure depends on, beside its layer: this process, and what the build may use."""
-        return [_process(), os.environ.get(ALLOWED, ""), self._folder.build_s, self._folder.memory_mib]
+        return [_process(), os.environ.get(ALLOWED, ""), self._folder.build_s, self._folder.memory_mib, self._disk_mib]
 
     def _check_not_failed(self, failure: Path, steps: Sequence[Step]) -> None:
         """Raise TaskError if the same steps have failed here just now: the plays of one task need not fail anew."""
@@ -194,8 +206,8 @@ class _Build:
         spec = SandboxSpec(
             image=source.digest,
             writable_root=True,
-            memory_mib=MEMORY_MIB + DISK_MIB,
-            disk_mib=DISK_MIB,
+            memory_mib=MEMORY_MIB + self._disk_mib,
+            disk_mib=self._disk_mib,
             inodes=INODES,
             preload=PRELOADED,
         )

@@ -27,10 +27,11 @@ from agentgym.sandbox import Sandbox, Snapshot
 
 from ..bash import KEEPER, STATE
 from ..transcript import transcript
-from .base_images import BaseImage, base_images, images_from
+from .base_images import base_images
+from .disk import disk_of_task
 from .folder import DISK_MIB, MEMORY_MIB, TerminalFolder
 from .hacks import terminal_hacks
-from .sandbox import INODES, PROCESSES, open_task
+from .sandbox import INODES, PROCESSES, folder_of, open_task
 from .submission import MAX_INLINE, write_submission
 from .task_network import TaskNetwork, checked_network, network_of_agent
 
@@ -50,7 +51,8 @@ class CodeTerminal(Environment):
 
     Task parameters: `folder`, the path of a task folder of Harbor or Terminal-Bench on this host; `digest`, a hash of
     its content at the import; `images`, what is used for each image that its Dockerfile names; `network`, who may reach
-    this host's package indexes: `none`, `tests` or `all`. The agent is root by name in the image that its Dockerfile
+    this host's package indexes: `none`, `tests` or `all`; `disk`, the MiB that the folder asks for and those that
+    its sandboxes get. The agent is root by name in the image that its Dockerfile
     makes, and sees neither tests nor solution. `done` submits all changed files; the reward `terminal_verifier` runs
     the tests on them in another sandbox.
     """
@@ -110,13 +112,14 @@ class CodeTerminal(Environment):
         self._spent_s = checkpoint.data["spent_s"]
 
     @classmethod
-    def task_of(cls, path: str | Path, *, image: str = "", network: str = "tests") -> dict[str, Any]:
+    def task_of(cls, path: str | Path, *, image: str = "", network: str = "tests", disk_mib: int = 0) -> dict[str, Any]:
         """Return the arguments of a `Task` for a task folder: `id`, `prompt`, `parameters`, `truth` and `tags`.
 
         Args:
             image: replaces the images that the Dockerfile names; `host` means this host's programs.
             network: who may reach this host's package indexes: `none`, `tests` that install something, or `all`, the
                 agent too.
+            disk_mib: the most that the files of a sandbox may take; 0 for an eighth of this machine's memory.
         Raises: TaskError naming the folder and what is missing or not supported.
         """
         folder = TerminalFolder.read(Path(path).absolute())
@@ -128,7 +131,12 @@ class CodeTerminal(Environment):
         return {
             "id": folder.name,
             "prompt": folder.instruction.strip(),
-            "parameters": {**where, "images": images, "network": checked_network(network)},
+            "parameters": {
+                **where,
+                "images": images,
+                "network": checked_network(network),
+                "disk": disk_of_task(folder.disk_mib, disk_mib),
+            },
             "truth": where,
             "tags": folder.tags,
         }
@@ -172,7 +180,7 @@ class CodeTerminal(Environment):
         if self.backend is None:
             await self.open_sandbox()  # raises an error that says what is missing
         assert self.backend is not None
-        spec, self._workdir = await open_task(self.backend, self._folder, images_of(task))
+        spec, self._workdir = await open_task(self.backend, task, self._folder)
         network = checked_network(task.parameters.get("network", "none"))
         self._network = await network_of_agent(network if self._folder.has_network else "none")
         self._spec = self._network.spec(spec)
@@ -191,24 +199,3 @@ def _as_command(folder: TerminalFolder) -> str | None:
 
 def _is_handed_in(path: str, kind: str) -> bool:
     return not any(path == name or path.startswith(f"{name}/") for name in NOT_HANDED_IN)
-
-
-def folder_of(task: Task) -> TerminalFolder:
-    """Read the folder of a task. Raises: TaskError if it is missing, or has changed since it was imported."""
-    path, digest = task.parameters.get("folder"), task.parameters.get("digest")
-    if not isinstance(path, str):
-        raise TaskError(f"{task.id} needs the parameter 'folder'. Import it by `agentgym tasks import harbor`.")
-    folder = TerminalFolder.read(path)
-    if digest != folder.digest:
-        raise TaskError(f"{task.id}: {path} has changed since it was imported. Import it again.")
-    return folder
-
-
-def images_of(task: Task) -> dict[str, BaseImage]:
-    """Return the images of a task by the names that its Dockerfile has. Raises: TaskError if they are missing."""
-    try:
-        return images_from(task.parameters["images"])
-    except (KeyError, TypeError) as error:
-        raise TaskError(
-            f"{task.id} has no valid parameter 'images'. Import it again by `agentgym tasks import harbor`."
-        ) from error

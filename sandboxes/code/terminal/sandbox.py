@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from agentgym import SandboxSpec
+from agentgym import SandboxSpec, Task, TaskError
 from agentgym.sandbox import Backend
 
-from .base_images import BaseImage
+from .base_images import BaseImage, images_from
 from .build import build_image
 from .build_sandbox import PRELOADED
+from .disk import disk_from
 from .folder import TerminalFolder
 
 PROCESSES, INODES = 256, 200_000
 
 
-async def open_task(backend: Backend, folder: TerminalFolder, images: dict[str, BaseImage]) -> tuple[SandboxSpec, str]:
+async def open_task(backend: Backend, task: Task, folder: TerminalFolder) -> tuple[SandboxSpec, str]:
     """Build the image of a task folder, unless it is in the cache.
 
     Returns: the spec of its sandboxes, and the folder in which their commands start.
     Raises: TaskError naming the step of the Dockerfile that fails; SandboxError.
     """
-    image = await build_image(backend, folder, images)
+    image = await build_image(backend, folder, _images_of(task))
     spec = SandboxSpec(
         image=image.digest,
         writable_root=True,
         memory_mib=folder.memory_mib,
-        disk_mib=folder.disk_mib,
+        disk_mib=disk_from(task.parameters, folder.disk_mib),
         cpu_cores=folder.cpu_cores,
         processes=PROCESSES,
         inodes=INODES,
@@ -32,3 +33,24 @@ async def open_task(backend: Backend, folder: TerminalFolder, images: dict[str, 
         preload=PRELOADED,
     )
     return spec, folder.workdir or image.config.workdir
+
+
+def folder_of(task: Task) -> TerminalFolder:
+    """Read the folder of a task. Raises: TaskError if it is missing, or has changed since it was imported."""
+    path, digest = task.parameters.get("folder"), task.parameters.get("digest")
+    if not isinstance(path, str):
+        raise TaskError(f"{task.id} needs the parameter 'folder'. Import it by `agentgym tasks import harbor`.")
+    folder = TerminalFolder.read(path)
+    if digest != folder.digest:
+        raise TaskError(f"{task.id}: {path} has changed since it was imported. Import it again.")
+    return folder
+
+
+def _images_of(task: Task) -> dict[str, BaseImage]:
+    """Return the images of a task by the names that its Dockerfile has. Raises: TaskError if they are missing."""
+    try:
+        return images_from(task.parameters["images"])
+    except (KeyError, TypeError) as error:
+        raise TaskError(
+            f"{task.id} has no valid parameter 'images'. Import it again by `agentgym tasks import harbor`."
+        ) from error

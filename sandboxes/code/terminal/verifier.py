@@ -17,8 +17,8 @@ from agentgym.sandbox import Backend, Sandbox
 
 from .build_context import Files
 from .controls import always_passing, is_pytest, sways_tests, with_failing
-from .environment import HANDED_IN, CodeTerminal, folder_of, images_of
-from .sandbox import open_task
+from .environment import HANDED_IN, CodeTerminal
+from .sandbox import folder_of, open_task
 from .submission import read_submission
 from .task_network import check_reached, checked_network, network_of_tests
 
@@ -154,7 +154,7 @@ class TerminalVerifier(Reward):
     async def _run(self, task: Task, command: str) -> str:
         """Return what a command prints in the task's initial files."""
         backend = shared_backend(self.backend)
-        spec, _ = await open_task(backend, folder_of(task), images_of(task))
+        spec, _ = await open_task(backend, task, folder_of(task))
         sandbox = await backend.create(spec)
         try:
             result = await sandbox.exec(["bash", "-c", command], max_output_bytes=2**20)
@@ -189,7 +189,7 @@ class TerminalVerifier(Reward):
     ) -> float:
         folder = folder_of(task)
         backend = shared_backend(self.backend)
-        spec, workdir = await open_task(backend, folder, images_of(task))
+        spec, workdir = await open_task(backend, task, folder)
         network = await network_of_tests(checked_network(task.parameters.get("network", "none")), folder.tests)
         snapshot = None
         if submission:
