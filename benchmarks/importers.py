@@ -4,8 +4,8 @@
 
 FOLDER holds the files at the paths below; missing files are left out. Their data is not copied. A public set is for
 measuring: nothing here trains. The table shows how many items a file has, how many tasks the importer makes of them,
-and how many of these tasks the gold solves: success by the environment's declared reward, after the calls of an agent
-that has read the truth and has only the tools.
+how many of these tasks the gold solves, and how many pay an agent that says nothing: success by the environment's
+declared reward. The gold is played by an agent that has read the truth and has only the tools.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy
+from agentgym import EpisodeManager, Message, RolloutConfig, ScriptedPolicy
 from agentgym.registry import close_backends, load
 
 
@@ -45,12 +45,15 @@ SOURCES = (
     Source("xquad_en/xquad.en.json", "squad"),
     Source("bfcl/BFCL_v4_simple_java.json", "bfcl"),
     Source("bfcl/BFCL_v4_simple_javascript.json", "bfcl"),
+    Source("apps", "apps"),
 )
 
 
 @dataclass(frozen=True)
 class Line:
-    """The results of one file. `failed`: ids of tasks that their gold did not solve. `left_out`: what was left out."""
+    """The results of one file. `failed`: ids of tasks that their gold did not solve. `idle`: the number of tasks that
+    pay an agent that says nothing. `left_out`: what was left out.
+    """
 
     path: str
     importer: str
@@ -60,6 +63,7 @@ class Line:
     n_played: int
     solved: int
     failed: tuple[str, ...]
+    idle: int
     left_out: str
 
 
@@ -72,6 +76,8 @@ async def reproduce(folder: Path, source: Source, most: int | None = None) -> Li
     chosen = list(tasks) if most is None else list(tasks)[:: max(1, len(tasks) // most)][:most]
     manager = EpisodeManager(lambda task: ScriptedPolicy(task_set.solution(task)), RolloutConfig(concurrency=4))
     trajectories = await manager.collect(chosen)
+    silent = EpisodeManager(ScriptedPolicy([Message("assistant", "")]), RolloutConfig(concurrency=4))
+    idle = await silent.collect(chosen)
     failed = tuple(trajectory.task.id for trajectory in trajectories if trajectory.success != 1.0)
     return Line(
         path=source.path,
@@ -82,6 +88,7 @@ async def reproduce(folder: Path, source: Source, most: int | None = None) -> Li
         n_played=len(trajectories),
         solved=len(trajectories) - len(failed),
         failed=failed,
+        idle=sum(bool(trajectory.success) for trajectory in idle),
         left_out=" ".join(str(warning.message) for warning in caught),
     )
 
@@ -89,6 +96,8 @@ async def reproduce(folder: Path, source: Source, most: int | None = None) -> Li
 def count(path: Path) -> int:
     """Return the number of items of a file in its own format, without the importer."""
     if path.is_dir():
+        if questions := list(path.rglob("question.txt")):  # APPS
+            return len(questions)
         return len(json.loads((path / "questions.json").read_text(encoding="utf-8")))
     text = (gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()).decode()
     if ".jsonl" in path.name or path.name.startswith("BFCL_"):
@@ -101,12 +110,14 @@ def count(path: Path) -> int:
 
 def table(lines: Sequence[Line]) -> str:
     """Return the lines as a Markdown table."""
-    rows = ["| file | importer | environment | items | tasks | gold solves |", "|---|---|---|---|---|---|"]
+    rows = [
+        "| file | importer | environment | items | tasks | gold solves | idle paid |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for line in lines:
         solved = f"{line.solved:,} of {line.n_played:,}"
-        rows.append(
-            f"| `{line.path}` | `{line.importer}` | `{line.environment}` | {line.items:,} | {line.tasks:,} | {solved} |"
-        )
+        names = f"| `{line.path}` | `{line.importer}` | `{line.environment}` |"
+        rows.append(f"{names} {line.items:,} | {line.tasks:,} | {solved} | {line.idle:,} |")
     return "\n".join(rows)
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from agentgym import JudgeError, SandboxSpec, Trajectory, shared_backend
@@ -24,6 +26,11 @@ SPEC = SandboxSpec(memory_mib=512, processes=64, disk_mib=64, preload=("json",))
 MAX_OUTPUT = 2**20
 AT_ONCE = 200  # number of file names on one command line
 MARK = "Submitted: "
+MAX_STOPPED = 3
+"""After so many commands that a limit stopped, the others fail unplayed: a program that hangs does so on each input."""
+KILLED = {sign * signal + base for signal in (9, 24) for sign, base in ((-1, 0), (1, 128))}
+"""The exit codes of a command that used up its processor time, or of a shell whose command did."""
+NUMBER = re.compile(r"[+-]?(\d{1,400}(\.\d{0,400})?|\.\d{1,400})(e[+-]?\d{1,3})?", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +49,19 @@ class SubmittedFiles:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command with its input and expected output, which is compared line by line without trailing spaces.
+    """One command with its input and expected output.
 
     Attributes:
         argv: the program and its arguments; it runs in /work.
         stdout: the expected output. exit_code: the expected exit code.
+        same: says whether an output is the expected one; by default, if their lines are equal (`lines_of`).
     """
 
     argv: Sequence[str]
     stdout: str
     stdin: str = ""
     exit_code: int = 0
+    same: Callable[[str, str], bool] = lambda output, expected: lines_of(output) == lines_of(expected)
 
     @classmethod
     def of(cls, run: Any, argv: Sequence[str] = ()) -> Command:
@@ -66,7 +75,22 @@ class Command:
     def holds(self, result: ExecResult) -> bool:
         """Return whether exit code and output are as expected."""
         complete = not (result.timed_out or result.oom_killed or result.truncated)
-        return complete and result.exit_code == self.exit_code and lines_of(result.text) == lines_of(self.stdout)
+        return complete and result.exit_code == self.exit_code and self.same(result.text, self.stdout)
+
+
+def same_words(output: str, expected: str, *, tolerance: float, ignore_case: bool) -> bool:
+    """Return whether two outputs have equal words, as contests compare them: numbers by value, within a tolerance,
+    which is relative for large numbers and absolute for small ones.
+    """
+    left, right = ((text.casefold() if ignore_case else text).split() for text in (output, expected))
+    return len(left) == len(right) and all(a == b or _close(a, b, tolerance) for a, b in zip(left, right, strict=True))
+
+
+def _close(left: str, right: str, tolerance: float) -> bool:
+    if not (NUMBER.fullmatch(left) and NUMBER.fullmatch(right)):
+        return False
+    value, expected = Fraction(left), Fraction(right)
+    return abs(value - expected) <= Fraction(tolerance) * max(Fraction(1), abs(expected))
 
 
 def lines_of(text: str) -> list[str]:
@@ -137,7 +161,14 @@ class FreshSandbox:
                 if built.exit_code == 127:
                     raise JudgeError(f"The judge's image has no {build[0]}. Install it, or leave the task out.")
                 return [False] * len(commands)
-            return [command.holds(await self.run(sandbox, command.argv, command.stdin)) for command in commands]
+            passed, stopped = [False] * len(commands), 0
+            for number, command in enumerate(commands):
+                result = await self.run(sandbox, command.argv, command.stdin)
+                passed[number] = command.holds(result)
+                stopped += result.timed_out or result.exit_code in KILLED
+                if stopped == MAX_STOPPED:
+                    break
+            return passed
 
 
 def submitted_files(episode: Trajectory) -> SubmittedFiles | None:

@@ -38,6 +38,7 @@ RELATIONS: Mapping[type[ast.cmpop], str] = {
     ast.LtE: "<=",
     ast.Gt: ">",
     ast.GtE: ">=",
+    ast.In: "in",
 }
 ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
@@ -61,10 +62,11 @@ class HiddenTest:
 class HiddenTests(Reward):
     """Outcome components `success` (every test passed) and `tests_passed` (the share that did).
 
-    The tests are `truth["tests"]`: assertions such as `assert f(2) == 4`, `assert f(2) <= 4`, `assert f(2)` or
-    `assert not f(2)`. A test program is given as `truth["check"]` and `truth["entry_point"]` instead (see
-    remote_check.py). `truth["setup"]` is code that runs before the submission. The submission is the argument `code` of
-    the first final call that succeeded; without one both components are 0. `tests_passed` has weight 0.
+    The tests are `truth["tests"]`: assertions such as `assert f(2) == 4`, `assert f(2) <= 4`, `assert f(2) in (4, 5)`,
+    `assert f(2)` or `assert not f(2)`. A test program is given as `truth["check"]` and `truth["entry_point"]` instead
+    (see remote_check.py). `truth["setup"]` is code that runs before the submission; `truth["cpu_s"]` replaces `cpu_s`.
+    The submission is the argument `code` of the first final call that succeeded; without one both components are 0.
+    `tests_passed` has weight 0.
 
     Args:
         cpu_s: processor seconds for loading the code and for all calls together. A test that is not reached in this
@@ -98,7 +100,7 @@ class HiddenTests(Reward):
             check = RemoteCheck(self.cpu_s, self.timeout_s, self.backend)
             held = await check.judge(code, truth["check"], truth["entry_point"], setup=truth.get("setup", ""))
             return {SUCCESS: float(held), "tests_passed": float(held)}
-        passed = [False] if code is None else await self.judge(code, truth["tests"], setup=truth.get("setup", ""))
+        passed = [False] if code is None else await self._judge_truth(code, truth)
         return {SUCCESS: float(all(passed)), "tests_passed": sum(passed) / len(passed)}
 
     async def feedback(self, episode: Trajectory) -> str:
@@ -112,13 +114,20 @@ class HiddenTests(Reward):
             return "Nothing was submitted."
         if not isinstance(truth, dict) or not truth.get("tests") or truth.get("check"):
             return "" if (await self.outcome(episode))[SUCCESS] else "The hidden tests fail."
-        passed = await self.judge(code, truth["tests"], setup=truth.get("setup", ""))
+        passed = await self._judge_truth(code, truth)
         failing = [test for test, holds in zip(truth["tests"], passed, strict=True) if not holds]
         if not failing:
             return ""
         if episode.task.split != "train":
             return f"{len(failing)} of {len(passed)} hidden tests fail."
         return f"This test fails: {failing[0]}"
+
+    async def _judge_truth(self, code: str, truth: Mapping[str, Any]) -> list[bool]:
+        """Return whether each test of a truth holds for the code. Raises: JudgeError."""
+        cpu_s = truth.get("cpu_s", self.cpu_s)
+        timeout_s = self.timeout_s * max(1.0, cpu_s / self.cpu_s)
+        limited = HiddenTests(cpu_s=cpu_s, timeout_s=timeout_s, backend=self.backend)
+        return await limited.judge(code, truth["tests"], setup=truth.get("setup", ""))
 
     async def judge(
         self, code: str, tests: Sequence[str], *, setup: str = "", files: Mapping[str, bytes] | None = None
@@ -189,8 +198,8 @@ def take_apart(test: str) -> HiddenTest:
     claim = body[0].test
     if isinstance(claim, ast.Compare):
         relation = RELATIONS.get(type(claim.ops[0]))
-        if len(claim.ops) != 1 or relation is None:
-            raise JudgeError(f"The hidden test {test[:80]!r} must compare with exactly one of == != < <= > >=.")
+        if len(claim.ops) != 1 or relation is None or (relation == "in" and isinstance(claim.left, ast.Constant)):
+            raise JudgeError(f"The hidden test {test[:80]!r} must compare with exactly one of == != < <= > >= in.")
         call, expected = claim.left, claim.comparators[0]
         if isinstance(call, ast.Constant):  # 3 <= f(x)
             call, expected, relation = expected, call, MIRRORED.get(relation, relation)
@@ -205,6 +214,12 @@ def _holds(test: HiddenTest, value: Any, expected: Any) -> bool:
         return _truth_of(value) is not test.negated
     if test.relation == "==":
         return same(value, expected)
+    if test.relation == "in":
+        return (
+            isinstance(expected, list)
+            and expected[0] in ("l", "t", "e")
+            and any(same(value, each) for each in expected[1:])
+        )
     if test.relation == "!=":
         return same(value, value) and not same(
             value, expected

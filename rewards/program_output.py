@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from agentgym import JudgeError, Reward, SandboxError, Trajectory
@@ -10,7 +12,7 @@ from agentgym.reward import SUCCESS, Components
 from agentgym.sandbox import Backend, toolchain_fault
 
 from .final_answer import submitted_text
-from .fresh_files import Command, FreshSandbox, SubmittedFiles
+from .fresh_files import Command, FreshSandbox, SubmittedFiles, same_words
 
 
 class ProgramOutput(Reward):
@@ -19,7 +21,9 @@ class ProgramOutput(Reward):
     The program is the text argument of the final call. The task's `parameters["program"]` gives the program's file, the
     command that builds it (if any) and the command that runs it. `truth["runs"]` is a list of {"stdin",
     "stdout"}. The program is built and run in a fresh sandbox that never holds the expected outputs; they are compared
-    in this process, line by line without trailing spaces. `runs_passed` has weight 0. If no run is right, a program
+    in this process, line by line without trailing spaces; with a `truth["tolerance"]`, word by word (`same_words`),
+    without regard to case if `truth["ignore_case"]` is true. `truth["cpu_s"]` replaces the processor seconds of each
+    run. `runs_passed` has weight 0. If no run is right, a program
     that does nothing is also built and run. If that fails, the toolchain is broken, and JudgeError is raised instead of
     a verdict. `parameters["program"]["harmless"]` is the text of this program, for languages for which none is built
     in.
@@ -56,11 +60,15 @@ class ProgramOutput(Reward):
         if not isinstance(program, Mapping) or not program.get("run") or not program.get("file"):
             raise JudgeError(f"{episode.task.id} needs parameters['program'] with a file and a command that runs it.")
         commands = [Command.of(run, program["run"]) for run in truth["runs"]]
+        if (tolerance := truth.get("tolerance")) is not None:
+            same = partial(same_words, tolerance=tolerance, ignore_case=bool(truth.get("ignore_case")))
+            commands = [replace(command, same=same) for command in commands]
+        sandbox = replace(self.sandbox, cpu_s=truth.get("cpu_s", self.sandbox.cpu_s))
         code = submitted_text(episode, self.argument)
         if code is None:
             return {SUCCESS: 0.0, "runs_passed": 0.0}
         files = SubmittedFiles({program["file"]: code.encode("utf-8", "surrogatepass")})
-        passed = await self.sandbox.verdicts(files, commands, build=program.get("build", ()))
+        passed = await sandbox.verdicts(files, commands, build=program.get("build", ()))
         if not any(passed):
             await self._check_toolchain(program)
         return {SUCCESS: float(all(passed)), "runs_passed": sum(passed) / len(passed)}

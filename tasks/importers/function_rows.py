@@ -16,14 +16,10 @@ from agentgym.sandboxes.languages import LANGUAGES, FunctionTask, Signature
 
 from .assertions import Assertion, assertions_of
 from .declarations import NoDeclaration, declared, has_short_floats, kinds_of_values
-from .items import read_items
+from .items import LeftOut, read_items
 from .literals import NoLiteral
 
 EXACT, SHORT_FLOATS = 1e-9, 1e-6
-
-
-class LeftOut(ValueError):
-    """The reason why a row does not become a task."""
 
 
 @dataclass(frozen=True, slots=True)

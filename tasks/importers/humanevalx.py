@@ -14,7 +14,8 @@ from typing import Any
 
 from agentgym import Split, TaskError, TaskSet
 
-from .function_rows import FunctionRow, LeftOut, load_rows
+from .function_rows import FunctionRow, load_rows
+from .items import LeftOut
 
 CRATES = {"rand": r"\brand::|\bRng\b", "regex": r"\bRegex\b|\bregex::", "md5": r"\bmd5::"}
 """The crates that the published Rust files import beside Rust's own library, with patterns of their use."""

@@ -1,7 +1,8 @@
-"""Read the items of a JSON data file, and their fields."""
+"""Read the items of a data file, and their fields."""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import zlib
@@ -10,6 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from agentgym import TaskError
+
+TABLES = {".csv": ",", ".tsv": "\t"}
+COLUMNAR = (".parquet", ".arrow", ".feather")
+
+
+class LeftOut(ValueError):
+    """The reason why a row does not become a task."""
 
 
 class LeftOutWarning(UserWarning):
@@ -57,6 +65,44 @@ def _read_lines(text: str, path: Path) -> list[Any]:
                     f"{path} is neither a JSON array nor JSON lines: line {number}, {line.strip()[:60]!r}: {error.msg}."
                 ) from error
     return items
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return a file's rows, each as values by column: JSON, lines of JSON, CSV, TSV, Parquet, Arrow or Feather.
+
+    Raises: TaskError if the file cannot be read or has no rows.
+    """
+    kind = path.suffix.lower()
+    if kind in COLUMNAR:
+        return _columnar_rows(path)
+    if kind not in TABLES:
+        return read_items(path)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file, delimiter=TABLES[kind]))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise TaskError(f"Cannot read {path}: {error}.") from error
+    if not rows:
+        raise TaskError(f"{path} has no rows below its first line, which names the columns.")
+    return rows
+
+
+def _columnar_rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        from pyarrow import ArrowException, ipc, parquet
+    except ImportError as error:
+        raise TaskError(f"{path} is read by the library pyarrow: pip install 'agentgym[data]'.") from error
+    try:
+        if path.suffix.lower() == ".parquet":
+            table = parquet.read_table(path)
+        else:
+            raw = path.read_bytes()  # written by the library datasets: a file, or a stream
+            table = (ipc.open_file if raw.startswith(b"ARROW1") else ipc.open_stream)(raw).read_all()
+    except (ArrowException, OSError) as error:
+        raise TaskError(f"Cannot read {path}: {error}.") from error
+    if not (rows := table.to_pylist()):
+        raise TaskError(f"{path} holds no row.")
+    return list(rows)
 
 
 def field(item: Mapping[str, Any], where: str, *names: str) -> Any:

@@ -13,7 +13,8 @@ from typing import Any
 
 from agentgym import Split, TaskError, TaskSet
 
-from .function_rows import FunctionRow, LeftOut, load_rows
+from .function_rows import FunctionRow, load_rows
+from .items import LeftOut
 
 LANGUAGE_OF_CODE = {
     "cpp": "cpp",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping
 from datetime import date, time
@@ -13,10 +12,7 @@ from typing import Any
 from agentgym import Call, Message, Split, Task, TaskError, TaskSet, load
 from agentgym.reward import comparison
 
-from .items import field, read_items, text_of
-
-TABLES = {".csv": ",", ".tsv": "\t"}
-COLUMNAR = (".parquet", ".arrow", ".feather")
+from .items import field, read_rows, text_of
 
 
 def load_rows(
@@ -49,7 +45,7 @@ def load_rows(
             f"{path}: the environment of these rows is missing. Give --database FILE, or --option environment=ID."
         )
     splits: dict[str, list[Task]] = {"train": [], "validation": [], "held_out": []}
-    for number, row in enumerate(_rows_of(path)):
+    for number, row in enumerate(read_rows(path)):
         where = f"{path}, row {number + 1}"
         task_split = str(row.get("split") or split)
         if task_split not in splits:
@@ -73,41 +69,6 @@ def _right_answer(task: Task) -> Message:
     answer = task.truth["answer"]
     text = str(answer[0] if isinstance(answer, list) else answer)
     return Message("assistant", "", (Call("answer", {"text": text}),))
-
-
-def _rows_of(path: Path) -> list[dict[str, Any]]:
-    """Return a file's rows, each as values by column. Raises: TaskError if it cannot be read or has no rows."""
-    kind = path.suffix.lower()
-    if kind in COLUMNAR:
-        return _columnar_rows(path)
-    if kind not in TABLES:
-        return read_items(path)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.DictReader(file, delimiter=TABLES[kind]))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise TaskError(f"Cannot read {path}: {error}.") from error
-    if not rows:
-        raise TaskError(f"{path} has no rows below its first line, which names the columns.")
-    return rows
-
-
-def _columnar_rows(path: Path) -> list[dict[str, Any]]:
-    try:
-        from pyarrow import ArrowException, ipc, parquet
-    except ImportError as error:
-        raise TaskError(f"{path} is read by the library pyarrow: pip install 'agentgym[data]'.") from error
-    try:
-        if path.suffix.lower() == ".parquet":
-            table = parquet.read_table(path)
-        else:
-            raw = path.read_bytes()  # written by the library datasets: a file, or a stream
-            table = (ipc.open_file if raw.startswith(b"ARROW1") else ipc.open_stream)(raw).read_all()
-    except (ArrowException, OSError) as error:
-        raise TaskError(f"Cannot read {path}: {error}.") from error
-    if not (rows := table.to_pylist()):
-        raise TaskError(f"{path} holds no row.")
-    return list(rows)
 
 
 def _answer(row: Mapping[str, Any], where: str, column: str) -> Any:

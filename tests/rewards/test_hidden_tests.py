@@ -235,7 +235,7 @@ async def test_a_task_without_hidden_tests_cannot_be_judged(truth):
 
 
 @pytest.mark.parametrize(
-    "test", ["f(2)", "assert f(2) in [3]", "assert f(", "assert 1 < f(2) < 3", "x = 1; assert f(2) == 4"]
+    "test", ["f(2)", "assert 3 in f(2)", "assert f(", "assert 1 < f(2) < 3", "x = 1; assert f(2) == 4"]
 )
 def test_an_assertion_that_cannot_be_taken_apart_is_the_judges_trouble(test):
     with pytest.raises(JudgeError, match="hidden test"):

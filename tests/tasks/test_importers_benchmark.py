@@ -41,7 +41,7 @@ def source(importers, tmp_path):
 async def test_a_gold_that_solves_every_task_is_a_line_of_the_table(importers, source, tmp_path):
     line = await importers.reproduce(tmp_path, source)
     assert (line.items, line.tasks, line.solved, line.failed) == (3, 3, 3, ())
-    row = "| `hotpot.json` | `hotpot` | `agentgym/search-v1` | 3 | 3 | 3 of 3 |"
+    row = "| `hotpot.json` | `hotpot` | `agentgym/search-v1` | 3 | 3 | 3 of 3 | 0 |"
     assert importers.table([line]).splitlines()[2:] == [row]
     assert (await importers.reproduce(tmp_path, source, most=2)).n_played == 2
 
