@@ -62,7 +62,7 @@ class SandboxSpec:
     """Make the whole file system writable, and the agent root by name: as in a container whose image is below.
 
     Files of all folders count against `disk_mib`, and a snapshot holds what differs from the image. Changes of owner
-    and user have no effect, but succeed. Only with an image, on the backend `namespaces`."""
+    and user have no effect, but succeed. Only with an image, on the backends `namespaces` and `docker`."""
     programs: tuple[str, ...] = ()
     """Agent programs that `agentgym sandbox program` has installed, mounted read-only: "npm:@openai/codex@0.171.0"."""
     insecure_ok: bool = False

@@ -5,12 +5,15 @@
 
 Creation is slower than with namespaces (some 0.3 s instead of milliseconds); calls are equally fast. Any
 image of the daemon with Python 3.9 or newer can be used. The guest is the container's root with capabilities only to
-change user and to kill; agent code is user 1000 without any.
+change user and to kill; agent code is user 1000 without any. With a writable root the guest brings its own Python, and
+an overlay of the image and a bounded tmpfs becomes its root. Before any agent code runs, which is user 0 then, it gives
+up all but CAP_DAC_OVERRIDE and CAP_FOWNER.
 `docker exec` is never used. If this process dies, its guests notice and end, and the daemon removes their containers.
 The next backend on this machine, or `clean`, removes the leftovers of a crash during creation.
 
 Not covered: vulnerabilities of the kernel itself (use a runtime with its own kernel), side channels. Users of one
-daemon share what the kernel counts per user, unless the daemon maps users (userns-remap).
+daemon share what the kernel counts per user, unless the daemon maps users (userns-remap); root by name shares it with
+the machine's root.
 """
 
 from __future__ import annotations
@@ -26,13 +29,13 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
 from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
-from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
+from agentgym.sandbox.contract import Capabilities, Layer, Running, Sandbox, Snapshot
 from agentgym.sandbox.docker import owner as docker_owner
 from agentgym.sandbox.docker.container import (
     ContainerHandle,
@@ -48,7 +51,7 @@ from agentgym.sandbox.host.guest_handle import descriptors_available
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.host.snapshots import restore
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.link import Link
+from agentgym.sandbox.link import Link, in_memory
 from agentgym.sandbox.network.proxy import Proxy
 from agentgym.sandbox.time_limit import uncounted
 
@@ -187,12 +190,12 @@ class DockerBackend:
             return await self._create_restored(spec, snapshot)
 
     async def _create_restored(self, spec: SandboxSpec, snapshot: Snapshot | None) -> ContainerHandle:
-        if spec.writable_root:
-            raise SandboxUnavailable(
-                "SandboxSpec.writable_root works on the backend 'namespaces' only, because containers here are "
-                "read-only outside /work and /tmp. Use that backend."
-            )
         daemon, directory = self._connection()
+        if spec.writable_root and _has_own_kernel(await _in_thread(daemon, lambda: daemon.facts), self.runtime):
+            raise SandboxUnavailable(
+                "SandboxSpec.writable_root needs an overlay file system, which gVisor does not have. Use the runtime "
+                "runc or crun, or the backend 'namespaces'."
+            )
         image = await _in_thread(daemon, daemon.image, spec.image)
         missing = _missing(daemon.facts, self.runtime)
         if missing and not spec.insecure_ok:
@@ -200,10 +203,13 @@ class DockerBackend:
                 f"The Docker daemon cannot enforce every limit of the spec ({' '.join(missing.values())}) To accept "
                 "weaker limits, for code that you trust, set SandboxSpec.insecure_ok=True."
             )
-        guest = await self._start(spec, daemon, directory, image)
+        layers = snapshot.layers if snapshot is not None and spec.writable_root else ()
+        guest = await self._start(spec, daemon, directory, image, layers)
         guest.missing = missing
         try:
-            if snapshot is not None:
+            if layers:
+                guest.base_snapshot = snapshot
+            elif snapshot is not None:
                 await restore(guest, snapshot)
             if spec.network:
                 await guest.open_network(self._proxy, spec.network, spec.transfer_mib)
@@ -213,11 +219,20 @@ class DockerBackend:
         return guest
 
     async def _start(
-        self, spec: SandboxSpec, daemon: Daemon, directory: SocketDirectory, image: DockerImage
+        self,
+        spec: SandboxSpec,
+        daemon: Daemon,
+        directory: SocketDirectory,
+        image: DockerImage,
+        layers: Sequence[Layer],
     ) -> ContainerHandle:
         name = f"agentgym-{secrets.token_hex(8)}"
         labels = {**directory.owner.labels, _IMAGE_LABEL: spec.image, "agentgym.run": self._run}
         rendezvous = Rendezvous(directory)
+        python = await _in_thread(daemon, lambda: directory.python) if spec.writable_root else None
+        # the guest mounts its root, which Docker's profile of AppArmor forbids
+        confined = any("apparmor" in option for option in daemon.facts.get("SecurityOptions") or ())
+        options = ["apparmor=unconfined"] if spec.writable_root and confined else []
         own_kernel = _has_own_kernel(daemon.facts, self.runtime)
         container_settings = settings(
             spec,
@@ -225,6 +240,8 @@ class DockerBackend:
             ContainerRuntime(self.runtime, own_kernel),
             code=directory.code,
             rendezvous=rendezvous.folder,
+            python=python,
+            options=options,
             labels=labels,
             cores=daemon.facts["NCPU"],
         )
@@ -241,12 +258,14 @@ class DockerBackend:
                     "missing": {},
                     "cores": spec.cpu_cores,
                     # gVisor uses no control groups, so limit at least each process
+                    "whole_root": spec.writable_root,
+                    "layers": len(layers),
                     "address_space": spec.memory_mib * 2**20 if own_kernel else 0,
                 }
                 link = Link(connection)
                 greeting = link.expect_greeting()
-                with _oom_score_of_peer(connection) as descriptors:
-                    link.send_order(order, descriptors)
+                with _oom_score_of_peer(connection) as descriptors, _in_files(layers) as files:
+                    link.send_order(order, [*descriptors, *files])
                 header, _ = await greeting
             if "error" in header:
                 raise SandboxUnavailable(
@@ -304,6 +323,18 @@ def _oom_score_of_peer(connection: socket.socket) -> Iterator[list[int]]:
     except OSError:
         descriptors = []
     try:
+        yield descriptors
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _in_files(layers: Sequence[Layer]) -> Iterator[list[int]]:
+    """Return descriptors of memory files with the archives of layers."""
+    descriptors: list[int] = []
+    try:
+        descriptors.extend(in_memory(layer.data) for layer in layers)
         yield descriptors
     finally:
         for descriptor in descriptors:

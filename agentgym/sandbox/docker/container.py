@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentgym.sandbox.docker.daemon import Daemon, DockerImage
+from agentgym.sandbox.docker.rendezvous import GuestPython
 from agentgym.sandbox.guest import container_main, oom_score
 from agentgym.sandbox.guest.frames import LINKED
 from agentgym.sandbox.host.guest_handle import GuestHandle
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link
-from agentgym.sandbox.namespaces.spawner import python_environment
+from agentgym.sandbox.namespaces.spawner import ROOT_VARIABLES, python_environment
 from agentgym.sandbox.network.proxy import environment_for
 from agentgym.sandbox.rootfs.programs import locate_program
 
@@ -52,14 +53,17 @@ def settings(
     *,
     code: Path,
     rendezvous: Path,
+    python: GuestPython | None,
     labels: dict[str, str],
+    options: list[str],
     cores: int,
 ) -> dict[str, Any]:
     """Return the settings for the daemon: only what the guest needs, and every limit of the spec.
 
     Args:
         code, rendezvous: host directories with the guest's sources, and with the socket that the guest connects to.
-        cores: the cores of the machine; Docker refuses to grant more.
+        python: the guest's own Python, for a writable root; None for the image's.
+        options: further security options. cores: the cores of the machine; Docker refuses to grant more.
     """
     memory = max(spec.memory_mib * _MIB, spec.disk_mib * _MIB + _GUEST_MEMORY)
     limits = {"nofile": max(spec.open_files, 32), "fsize": spec.disk_mib * _MIB, "memlock": 65_536, "msgqueue": 0}
@@ -68,12 +72,22 @@ def settings(
     if runtime.own_kernel:
         limits["nproc"] = processes
         processes, memory = _KERNEL_THREADS + 4 * processes, memory + _KERNEL_MEMORY
+    capabilities, areas = container_main.START_CAPABILITIES, {p: _tmpfs(spec, *part) for p, part in _AREAS.items()}
+    binds = {container_main.FOLDER: code, container_main.SOCKET_FOLDER: rendezvous}
+    binds |= {program.inside: program.folder for program in map(locate_program, spec.programs)}
+    home = {}
+    if python is not None:
+        home = {"PYTHONHOME": container_main.OWN}
+        capabilities = container_main.ROOT_START_CAPABILITIES
+        areas = {container_main.FILES: _tmpfs(spec, 1, "0755", user=0, own_inodes=container_main.FILES_INODES)}
+        areas |= dict.fromkeys(python.hidden, _EMPTY)
+        binds |= {container_main.OWN: python.folder, python.library_inside: python.library}
     limits["core"] = 1  # with 0 the kernel would still start the host's crash handler
     return {
         "Image": image.digest,
-        "Entrypoint": ["python3"],
+        "Entrypoint": python.command if python is not None else ["python3"],
         "Cmd": ["-s", "-B", "-X", "utf8", "-c", _BOOT],
-        "Env": [f"{name}={value}" for name, value in {**environment(spec, image), **LINKED}.items()],
+        "Env": [f"{name}={value}" for name, value in {**environment(spec, image), **LINKED, **home}.items()],
         "User": "0:0",
         "WorkingDir": "/",
         "Hostname": "sandbox",
@@ -84,23 +98,19 @@ def settings(
             "Init": False,  # the guest is process 1 and reaps children
             "Runtime": runtime.name or "",
             "CapDrop": ["ALL"],
-            "CapAdd": list(container_main.START_CAPABILITIES),
-            "SecurityOpt": ["no-new-privileges"],  # the daemon's seccomp filter stays; the guest adds its own
+            "CapAdd": list(capabilities),
+            "SecurityOpt": ["no-new-privileges", *options],  # the daemon's seccomp filter stays; the guest adds its own
             "ReadonlyRootfs": True,
             # /proc too, against agents that change their oom_score_adj; only if this process hands the guest its own
             **({"ReadonlyPaths": ["/proc"]} if os.geteuid() == 0 and not runtime.own_kernel else {}),
             "Tmpfs": {
                 **dict.fromkeys(image.volumes, _EMPTY),  # otherwise each volume would be an unbounded disk
                 "/sys/kernel": _EMPTY,  # Docker shows addresses of the host's kernel in this folder
-                **{path: _tmpfs(spec, share, mode) for path, (share, mode) in _AREAS.items()},
+                **areas,
             },
             "Mounts": [
                 {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": True}
-                for source, target in (
-                    (code, container_main.FOLDER),
-                    (rendezvous, container_main.SOCKET_FOLDER),
-                    *((program.folder, program.inside) for program in map(locate_program, spec.programs)),
-                )
+                for target, source in binds.items()
             ],
             "NetworkMode": "none",
             "Dns": ["127.0.0.1"],  # otherwise the host's name servers would be visible
@@ -121,19 +131,19 @@ def environment(spec: SandboxSpec, image: DockerImage) -> dict[str, str]:
     """Return the environment variables inside: the image's, ours and the spec's; none of the host's."""
     ours = python_environment(packages=False)
     del ours["PATH"]
+    own = {**ROOT_VARIABLES, **image.environment} if spec.writable_root else {**image.environment, **ours}
     return {
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-        **image.environment,
-        **ours,
+        "PATH": f"/usr/local/bin:/usr/bin:{'/usr/sbin:/sbin:' if spec.writable_root else ''}/bin",
+        **own,
         **environment_for(spec.network),
         **dict(spec.environment),
     }
 
 
-def _tmpfs(spec: SandboxSpec, share: float, mode: str) -> str:
+def _tmpfs(spec: SandboxSpec, share: float, mode: str, user: int = _AGENT, own_inodes: int = 1) -> str:
     size = int(spec.disk_mib * _MIB * share) // _PAGE * _PAGE
-    inodes = int(spec.inodes * share) + 1  # one inode is for the area's root directory
-    return f"rw,nosuid,nodev,exec,size={size},nr_inodes={inodes},mode={mode},uid={_AGENT},gid={_AGENT}"
+    inodes = int(spec.inodes * share) + own_inodes  # one inode is for the area's root directory
+    return f"rw,nosuid,nodev,exec,size={size},nr_inodes={inodes},mode={mode},uid={user},gid={user}"
 
 
 class ContainerHandle(GuestHandle):

@@ -8,15 +8,44 @@ import os
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
 import weakref
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from agentgym.sandbox.docker.owner import Owner
 from agentgym.sandbox.guest import container_main
+from agentgym.sandbox.guest.container_main import OWN
+from agentgym.sandbox.rootfs.python_image import libraries_of
 
 _GUEST = Path(container_main.__file__).parent
+
+
+class GuestPython(NamedTuple):
+    """A Python that runs in every image: the interpreter with its shared libraries, and its standard library.
+
+    Attributes:
+        folder: shown as OWN. library: shown as `library_inside`, which lies below.
+        loader: the name of the dynamic loader, which starts the interpreter; the image may have another or none.
+    """
+
+    folder: Path
+    library: Path
+    library_inside: str
+    loader: str
+
+    @property
+    def hidden(self) -> list[str]:
+        """Return the folders inside with third-party packages of the host, which may hold tasks and solutions."""
+        names = [name for name in ("site-packages", "dist-packages") if (self.library / name).is_dir()]
+        return [f"{self.library_inside}/{name}" for name in names]
+
+    @property
+    def command(self) -> list[str]:
+        return [f"{OWN}/lib/{self.loader}", "--library-path", f"{OWN}/lib", f"{OWN}/bin/python3", "-S"]
 
 
 class SocketDirectory:
@@ -40,6 +69,23 @@ class SocketDirectory:
             (package / source.name).chmod(0o644)
         for folder in (self.code, package):
             folder.chmod(0o755)
+
+    @cached_property
+    def python(self) -> GuestPython:
+        """Return a copy of this process's Python, for guests whose image may be written by agents."""
+        interpreter = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+        library = Path(os.__file__).parent
+        folder = self.path / secrets.token_hex(16)
+        for name in ("bin", "lib", f"{sys.platlibdir}/{library.name}"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(interpreter, folder / "bin/python3")
+        libraries = libraries_of([interpreter, *map(str, library.glob("lib-dynload/*.so"))])
+        for path in libraries:
+            shutil.copyfile(path, folder / "lib" / os.path.basename(path))
+        for entry in (folder, *folder.rglob("*")):
+            entry.chmod(0o755)
+        loader = next((os.path.basename(path) for path in libraries if "/ld-" in path), "")
+        return GuestPython(folder, library, f"{OWN}/{sys.platlibdir}/{library.name}", loader)
 
     def close(self) -> None:
         """Remove the directory. May be called twice."""

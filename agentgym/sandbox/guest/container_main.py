@@ -25,6 +25,12 @@ START_CAPABILITIES = (
     *GUEST_CAPABILITIES,
     "SETPCAP",
 )  # capabilities that it needs at its start; the last one empties the bounding set
+FILES = "/.agentgym/files"  # with a writable root: the tmpfs with everything that the sandbox writes, ...
+FILES_INODES = 64  # ... how many of its files are not the agent's, ...
+OWN = "/.agentgym/own"  # ... the guest's own Python, ...
+ROOT_CAPABILITIES = {"DAC_OVERRIDE": 1, "FOWNER": 3}  # ... what guest and agent may do with files of other owners, ...
+ROOT_START_CAPABILITIES = (*ROOT_CAPABILITIES, "SETGID", "SETPCAP", "SYS_ADMIN", "SYS_CHROOT")  # ... and the start
+_MAX_DESCRIPTORS = 17
 _MEMORY_FILES = (
     ("memory/memory.oom_control", "memory/memory.max_usage_in_bytes"),  # control groups version 1
     ("memory.events", "memory.peak"),
@@ -41,7 +47,9 @@ def main() -> None:
     try:
         if os.uname().machine != "x86_64":
             raise OSError(f"this machine is {os.uname().machine}, but the filter of system calls works only on x86_64")
-        _serve(control, order, descriptors[0] if descriptors else _own_oom_score())
+        count = len(descriptors) - order["layers"]
+        score = descriptors[0] if count else _own_oom_score()
+        _serve(control, order, score, descriptors[count:])
     except Exception as error:  # noqa: BLE001 - every failure is reported to the host
         error_text = "".join(traceback.format_exception_only(type(error), error)).strip()
         text = f"Python {sys.version.split()[0]} of the image says {error_text}"
@@ -49,11 +57,13 @@ def main() -> None:
 
 
 def _read_request(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return the host's first frame, the settings from SandboxSpec. A descriptor of oom_score_adj may come with it."""
+    """Return the host's first frame, the settings from SandboxSpec, and the descriptors that come with it: one of
+    oom_score_adj, which may be missing, and those of the layers.
+    """
     reader = frames.FrameReader(1 << 26, 0)
     descriptors: list[int] = []
     while (frame := reader.next()) is None:
-        data, passed = frames.receive(control, 1 << 16, 1)
+        data, passed = frames.receive(control, 1 << 16, _MAX_DESCRIPTORS)
         if not data:
             os._exit(1)
         descriptors += passed
@@ -61,7 +71,7 @@ def _read_request(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
     return frame[0], descriptors
 
 
-def _serve(control: socket.socket, order: dict[str, Any], oom_score: int) -> None:
+def _serve(control: socket.socket, order: dict[str, Any], oom_score: int, layers: list[int]) -> None:
     import gc
     import importlib
     import resource
@@ -86,25 +96,35 @@ def _serve(control: socket.socket, order: dict[str, Any], oom_score: int) -> Non
     if order["address_space"]:
         most = order["address_space"] + boot.own_address_space()
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    _confine()
+    changes = _confine(layers, whole_root=order["whole_root"])
     gc.disable()
     gc.collect()
     gc.freeze()
     control.sendall(server.greeting(order))
-    server.serve(control, order, memory, oom_score=oom_score)
+    server.serve(control, order, memory, changes, oom_score)
 
 
-def _confine() -> None:
-    """Keep only the capabilities that serving needs. No agent code has run before this ends."""
-    from . import kernel, seccomp, syscalls
+def _confine(layers: list[int], *, whole_root: bool) -> int:
+    """Keep only the capabilities that serving needs. No agent code has run before this ends.
 
+    Returns: a descriptor of the folder with the changes to the image; -1 without a writable root.
+    """
+    from . import container_root, files, identity, kernel, seccomp, syscalls
+
+    keep, changes = tuple(GUEST_CAPABILITIES.values()), -1
+    if whole_root:
+        identity.AGENT, files.areas = 0, ()
+        keep = tuple(ROOT_CAPABILITIES.values())
+        changes = container_root.enter(FILES, layers, (FOLDER, OWN), keep)
+        for descriptor in layers:
+            os.close(descriptor)
     os.chdir("/work")
     with contextlib.suppress(OSError):  # usually read-only; crun with cgroups version 1 leaves it writable for all
         os.chmod("/sys/fs/cgroup", 0o755)
     os.setgroups([])
-    syscalls.execute(
-        syscalls.drop_privileges(kernel.filter_at(seccomp.program()), keep=tuple(GUEST_CAPABILITIES.values()))
-    )
+    filter_program = kernel.filter_at(seccomp.program(as_root=whole_root))
+    syscalls.execute(syscalls.drop_privileges(filter_program, keep=keep, inherit=keep if whole_root else ()))
+    return changes
 
 
 def _own_oom_score() -> int:

@@ -35,7 +35,7 @@ from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.namespaces import processes
 from agentgym.sandbox.namespaces.layer_cache import LayerCache, keys_of
-from agentgym.sandbox.namespaces.spawner import SpawnerProcess
+from agentgym.sandbox.namespaces.spawner import ROOT_VARIABLES, SpawnerProcess
 from agentgym.sandbox.network.proxy import Proxy, environment_for
 from agentgym.sandbox.rootfs.store import HOST_IMAGE, RootFilesystem, prepare_rootfs
 from agentgym.sandbox.time_limit import uncounted
@@ -45,7 +45,6 @@ _GUEST_MEMORY = 32 * _MIB  # reserved for the guest, so that files in memory can
 _CREATE_S = 30.0
 _LAYER_TRIES = 3
 _LEAST_INODES = 64
-_ROOT_VARIABLES = {"HOME": "/root", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}
 _CREATIONS = 2 * (os.cpu_count() or 1)  # a higher number of concurrent creations would only wait
 
 _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
@@ -295,7 +294,7 @@ def _creation_request(
     environment = spawner.environment
     if spec.writable_root and image is not None:
         root = {"root": image.layers, "programs": bool(spec.programs)}
-        environment = {**_ROOT_VARIABLES, **dict(image.environment)}
+        environment = {**ROOT_VARIABLES, **dict(image.environment)}
     disk = spec.disk_mib * _MIB
     taken, files = (below.size_bytes, len(below.entries)) if below is not None else (0, 0)
     return {

@@ -43,6 +43,8 @@ spawner.main()
 # -P -s -S and a fixed environment instead of -I, which would ignore the hash seed: sets and dicts iterate in the same
 # order in every sandbox, so that a replayed episode sees the same as the first one
 _FLAGS = ("-P", "-s", "-S", "-B", "-X", "utf8")
+ROOT_VARIABLES = {"HOME": "/root", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}
+"""The variables of a sandbox with a writable root, beside those of its image."""
 _THREADS = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM")
 _VARIABLES = {
     "HOME": "/work",

@@ -131,7 +131,7 @@ def write_python_image(
         if program is not None:
             shutil.copy2(os.path.realpath(program), folder / "usr/bin" / command)
             binaries.append(program)
-    for needed in sorted(_libraries(binaries)):
+    for needed in sorted(libraries_of(binaries)):
         _copy(needed, folder)
     for path in filter(os.path.isdir, data):
         shutil.copytree(path, folder / path[1:], symlinks=True, dirs_exist_ok=True)
@@ -150,7 +150,7 @@ def _ask(interpreter: Path) -> tuple[str, str, str] | None:
     return version, real, library
 
 
-def _libraries(binaries: list[str]) -> set[str]:
+def libraries_of(binaries: list[str]) -> set[str]:
     """Return the shared libraries that programs load, and those that wheels may rely on."""
     listing = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False).stdout
     paths = set(re.findall(r"(?:=> |^\s+)(/\S+) \(0x", listing, re.MULTILINE))
