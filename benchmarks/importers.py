@@ -46,6 +46,7 @@ SOURCES = (
     Source("bfcl/BFCL_v4_simple_java.json", "bfcl"),
     Source("bfcl/BFCL_v4_simple_javascript.json", "bfcl"),
     Source("apps", "apps"),
+    Source("bigcodebench/BigCodeBench.jsonl", "bigcodebench"),
 )
 
 

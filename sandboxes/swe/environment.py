@@ -33,7 +33,7 @@ from .projects import COPY_BUILT, lock_project, source_folders
 from .repository import PREFIX, QUIET, ROOT, apply_patch, import_path, in_environment, prepared
 from .runners import RUNNERS, SuiteRunner
 from .sources import PINNED, fetch
-from .wheels import HERE
+from .wheels import HERE, lock
 
 MAX_SHOWN, MAX_LINES = 6_000, 200
 TEST_S, SHELL_S, ASK_S = 120.0, 60.0, 20.0
@@ -180,8 +180,8 @@ class SweEdit(Environment):
 
         If there is no image with the required version of Python yet, one is made from an interpreter installed here.
 
-        Args: `repository` as in a task; a source distribution (name==version) is fetched if necessary. The others as
-            for `projects.lock_project`; `python` is empty for the host's version.
+        Args: `repository` as in a task; a source distribution (name==version) is fetched if necessary; empty for tasks
+            that have `files`. The others as for `projects.lock_project`; `python` is empty for the host's version.
         Raises: TaskError if this version of Python is missing, pip cannot resolve the packages, or the build fails.
         """
         if PINNED.fullmatch(repository):
@@ -191,15 +191,12 @@ class SweEdit(Environment):
                 rootfs.make_python_image(python)
             except SandboxUnavailable as error:
                 raise TaskError(str(error)) from error
-        files_of = repository_named(repository)
         python = python or HERE
+        if not repository:
+            return {"python": python, "requirements": lock([*requirements, "pytest"], python)}
+        files_of = repository_named(repository)
         pins = lock_project(files_of, requirements, files=files, extras=extras, python=python, version=version)
-        return {
-            "python": python,
-            "source": source_folders(files_of),
-            "requirements": pins,
-            "setup": [COPY_BUILT],
-        }
+        return {"python": python, "source": source_folders(files_of), "requirements": pins, "setup": [COPY_BUILT]}
 
     @property
     def _sandbox(self) -> Sandbox:

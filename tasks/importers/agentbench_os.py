@@ -83,14 +83,12 @@ def load_agentbench_os(
         image: as in the importer `harbor`.
     Raises: TaskError naming the file, the problem and its fault.
     """
-    top, target = Path(path), Path(folders)
+    top = Path(path)
     files = sorted([*top.glob("data/dev.json"), *top.glob("data/[0-9]/*.json")])
     if not files:
         raise TaskError(f"{path} has no data/dev.json. Give the folder data/os_interaction of AgentBench's repository.")
-    if not str(folders) or any(target.glob("*")):
-        raise TaskError(f"{path}: name a new folder for the task folders: --option folders=FOLDER.")
     reasons: dict[str, str] = {}
-    written: dict[str, str] = {}  # after all are read, so that a fault leaves nothing behind
+    written: dict[str, str | bytes] = {}  # after all are read, so that a fault leaves nothing behind
     for file in files:
         group = file.parent.name if file.parent.name != "data" else ""
         for number, problem in enumerate(_problems(file)):
@@ -101,13 +99,21 @@ def load_agentbench_os(
                 continue
             parts = _folder(problem, where, top / "scripts" / (group or file.stem))
             written |= {f"{name}/{part}": text for part, text in parts.items()}
-    for part, text in written.items():
-        (target / part).parent.mkdir(parents=True, exist_ok=True)
-        (target / part).write_text(text, encoding="utf-8")
+    write_folders(folders, written)
     if reasons:
         lines = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         warnings.warn(LeftOutWarning(f"{path}: left out: {lines}.", reasons), stacklevel=2)
-    return load_harbor(target, split=split, image=image)
+    return load_harbor(folders, split=split, image=image)
+
+
+def write_folders(target: str | Path, files: Mapping[str, str | bytes]) -> None:
+    """Write the files of task folders, by their paths below a new folder. Raises: TaskError if it is not new."""
+    if not str(target) or any(Path(target).glob("*")):
+        raise TaskError(f"{str(target)!r} is not a new folder. Name one for the task folders: --option folders=FOLDER.")
+    for name, content in files.items():
+        path = Path(target) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def _problems(file: Path) -> list[Mapping[str, Any]]:

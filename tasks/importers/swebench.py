@@ -15,7 +15,7 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from agentgym import Split, Task, TaskError, TaskSet, load
+from agentgym import Call, Message, Split, Task, TaskError, TaskSet, load
 from agentgym.sandbox import rootfs
 
 from . import swebench_django as django
@@ -92,7 +92,13 @@ def load_swebench(
         )
     if reasons:
         warnings.warn(LeftOutWarning(f"{path}: left out: {summary}.", reasons), stacklevel=2)
-    return TaskSet(NAME, {split: tasks})
+    return TaskSet(NAME, {split: tasks}, oracle=submit_gold)
+
+
+def submit_gold(task: Task) -> list[Message]:
+    """Return the messages that apply the gold patch, and submit it."""
+    calls = (Call("patch", {"diff": task.truth["gold"]}), Call("submit", {}))
+    return [Message("assistant", "", (call,)) for call in calls]
 
 
 def _or_reason(make: Callable[[Instance], Task], instance: Instance) -> Task | str:

@@ -99,9 +99,9 @@ def test_bad_input_is_named(published, tmp_path):
     importer = load("importers", "agentbench-os")
     with pytest.raises(TaskError, match=r"has no data/dev.json. Give the folder data/os_interaction"):
         importer(tmp_path / "cache", folders=tmp_path / "folders")
-    with pytest.raises(TaskError, match="name a new folder for the task folders"):
+    with pytest.raises(TaskError, match=r"is not a new folder. Name one for the task folders"):
         importer(published, folders=published)
-    with pytest.raises(TaskError, match="name a new folder for the task folders"):
+    with pytest.raises(TaskError, match=r"is not a new folder. Name one for the task folders"):
         importer(published)
     (published / "data" / "dev.json").write_text(json.dumps([COUNT | {"evaluation": {"check": {"file": "gone.sh"}}}]))
     with pytest.raises(TaskError, match=r"item 0: its script gone.sh cannot be read"):
