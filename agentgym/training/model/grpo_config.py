@@ -110,7 +110,7 @@ def grpo_config(
         steps_per_generation=1,
         num_generations=section.group_size if section.group_size > 1 else episodes,
         num_iterations=section.passes,
-        lr_scheduler_type="constant",
+        lr_scheduler_type="constant_with_warmup",
         warmup_steps=section.optimiser.warmup_steps,
         loss_type=objective.loss_type if isinstance(objective, TrlLoss) else "dr_grpo",
         beta=section.kl,

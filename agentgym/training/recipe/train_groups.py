@@ -23,7 +23,7 @@ class OptimiserSection(KeyGroup):
     """The peak learning rate. It stays constant unless `trl.lr_scheduler_type` names a schedule. The default suits
     `policy.tiny`; use 1e-6 to 2e-5 for a pretrained model, and ten times as much for an adapter."""
     warmup_steps: Every = 0
-    """The number of optimiser steps over which the learning rate rises from 0, if its schedule has a warm-up."""
+    """The number of optimiser steps over which the learning rate rises from 0."""
     max_grad_norm: Positive = 1.0
     """A longer gradient is scaled down to this norm."""
 
