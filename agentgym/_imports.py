@@ -24,7 +24,8 @@ def install_command(extra: str) -> str:
 
 def check_package(package: str, extra: str, purpose: str) -> None:
     """Raise MissingExtraError, with the command that installs it, if a package cannot be imported."""
-    if find_spec(package) is None:
+    parent = package.rpartition(".")[0]  # of a part of a namespace, which find_spec imports
+    if (parent and find_spec(parent) is None) or find_spec(package) is None:
         raise MissingExtraError(
             f"{purpose} needs the package {package}, which is not installed. Run: {install_command(extra)}"
         )

@@ -1,4 +1,4 @@
-"""Trackers that show a run's metrics: TensorBoard, wandb, trackio, MLflow.
+"""Trackers that show a run's metrics and conversations: TensorBoard, wandb, trackio, MLflow.
 
 Each tracker's own environment variables decide where it writes; by default, all four write on this machine.
 """
@@ -6,10 +6,15 @@ Each tracker's own environment variables decide where it writes; by default, all
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+from agentgym import Trajectory
+from agentgym.tools import replace_lone_surrogates
+
+from .parquet import row_of_episode
 
 PROJECT = "agentgym"
 """The name of the runs' project, unless the tracker's own environment variable names another project."""
@@ -28,6 +33,14 @@ class TensorBoard:
     def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
         for metric, value in metrics.items():
             self._writer.add_scalar(f"{phase}/{metric}", value, step)
+
+    def log_episodes(self, step: int, phase: str, episodes: Sequence[Trajectory]) -> None:
+        for number, row in enumerate(_rows(step, episodes)):
+            head = ", ".join(f"{name} {value}" for name, value in row.items() if name not in ("step", "conversation"))
+            text = "".join(
+                f"    {line}\n" for line in row["conversation"].splitlines()
+            )  # Markdown's form of plain text
+            self._writer.add_text(f"{phase}/episode_{number}", f"{head}\n\n{text}", step)
 
     def close(self, *, failed: bool) -> None:
         self._writer.close()
@@ -59,6 +72,13 @@ class Wandb:
             self._run.define_metric(f"{phase}/*", step_metric=f"{phase}/step")
         self._run.log({f"{phase}/step": step, **{f"{phase}/{name}": value for name, value in metrics.items()}})
 
+    def log_episodes(self, step: int, phase: str, episodes: Sequence[Trajectory]) -> None:
+        import wandb
+
+        rows = _rows(step, episodes)
+        table = wandb.Table(columns=[*rows[0]], data=[[*row.values()] for row in rows])
+        self._run.log({f"{phase}/step": step, f"{phase}/episodes": table})
+
     def close(self, *, failed: bool) -> None:
         self._run.finish(exit_code=int(failed))
 
@@ -78,6 +98,15 @@ class Trackio:
     def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
         self._run.log({f"{phase}/step": step, **{f"{phase}/{name}": value for name, value in metrics.items()}})
 
+    def log_episodes(self, step: int, phase: str, episodes: Sequence[Trajectory]) -> None:
+        """Log each episode as a trace, in which trackio pairs calls with results."""
+        import trackio
+
+        for number, episode in enumerate(episodes):
+            row = _readable(episode)
+            trace = trackio.Trace(row.pop("messages"), row | {"session_id": episode.id})
+            self._run.log({f"{phase}/step": step, f"{phase}/episode_{number}": trace})
+
     def close(self, *, failed: bool) -> None:
         self._run.finish()
 
@@ -91,10 +120,11 @@ class Mlflow:
         from mlflow import MlflowClient
 
         uri = os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{folder.resolve() / 'mlflow.db'}")
+        files = None if "MLFLOW_TRACKING_URI" in os.environ else (folder.resolve() / "mlflow").as_uri()
         self._client = MlflowClient(uri)
         experiment_name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
         experiment = self._client.get_experiment_by_name(experiment_name)
-        id_ = experiment.experiment_id if experiment else self._client.create_experiment(experiment_name)
+        id_ = experiment.experiment_id if experiment else self._client.create_experiment(experiment_name, files)
         self._id = _same_id(folder, "mlflow", lambda: self._client.create_run(id_, run_name=name).info.run_id)
         self._client.update_run(self._id, "RUNNING")
         known = self._client.get_run(self._id).data.params
@@ -108,8 +138,33 @@ class Mlflow:
         for metric, value in metrics.items():
             self._client.log_metric(self._id, _mlflow_name(f"{phase}/{metric}"), value, step=step)
 
+    def log_episodes(self, step: int, phase: str, episodes: Sequence[Trajectory]) -> None:
+        """Add rows to the table that MLflow shows of the run's file `episodes-PHASE.json`."""
+        rows = _rows(step, episodes)
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        self._client.log_table(self._id, columns, f"episodes-{_mlflow_name(phase)}.json")
+
     def close(self, *, failed: bool) -> None:
         self._client.set_terminated(self._id, "FAILED" if failed else "FINISHED")
+
+
+def _rows(step: int, episodes: Sequence[Trajectory]) -> list[dict[str, Any]]:
+    """Return a row of a table for each episode; its conversation is one text."""
+    rows = []
+    for row in map(_readable, episodes):
+        columns = {name: row[name] for name in ("id", "task", "success", "reward", "turns", "stop_reason")}
+        rows.append({"step": step, **columns, "conversation": "\n\n".join(map(_text, row["messages"]))})
+    return rows
+
+
+def _readable(episode: Trajectory) -> dict[str, Any]:
+    row: dict[str, Any] = replace_lone_surrogates(row_of_episode(episode))
+    return row
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    calls = [f"{call['function']['name']}({call['function']['arguments']})" for call in message["tool_calls"] or ()]
+    return "\n".join([f"[{message['role']}] {message['content'] or ''}".rstrip(), *calls])
 
 
 def _same_id(folder: Path, tracker: str, make: Callable[[], str]) -> str:

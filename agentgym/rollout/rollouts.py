@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -44,6 +45,15 @@ class EpisodeRecords:
     def labelled(self, label: str) -> list[Trajectory]:
         """Return the finished episodes whose ids begin with a label."""
         return self.loop.call(lambda: list(self.ledger.trajectories(label)))
+
+    def newest(self, prefix: str, count: int) -> list[Trajectory]:
+        """Return up to `count` finished episodes of the newest label that begins with `prefix`."""
+
+        def read() -> list[Trajectory]:
+            label = self.ledger.last_label(prefix)
+            return [] if label is None else list(islice(self.ledger.trajectories(f"{label}/"), count))
+
+        return self.loop.call(read)
 
     def amend(self, trajectories: Sequence[Trajectory]) -> None:
         """Rewrite the outcomes and the ends of episodes that were changed after they were recorded."""

@@ -1,6 +1,6 @@
-"""Sends a run's metrics to trackers, which are registered under the kind `trackers`: see agentgym.bridges.trackers.
+"""Sends a run's metrics and some of its episodes to trackers, which are registered under the kind `trackers`.
 
-Every row of metrics.jsonl, from every stage, is sent as `phase/metric`.
+Every row of metrics.jsonl, from every stage, is sent as `phase/metric`: see agentgym.bridges.trackers.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from typing import Any, Protocol
 from agentgym import registry
 from agentgym._imports import check_package
 from agentgym.errors import MissingExtraError, RecipeError, UnknownNameError
+from agentgym.trajectory.record import Trajectory
 
 
 class Tracker(Protocol):
     """A service or file format that shows the metrics of runs.
 
     It is made with the run's folder, the run's name and the recipe as data. A class may name the `package` that it
-    needs, and the `extra` of agentgym that installs it, which are checked before a run.
+    needs, and the `extra` of agentgym that installs it, which are checked before a run. A tracker that shows
+    conversations has a method `log_episodes(step, phase, episodes)`, called after `log` for a step that has episodes.
     """
 
     def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
@@ -47,13 +49,17 @@ def check_trackers(names: Sequence[str]) -> None:
 
 @contextmanager
 def tracked(
-    names: Sequence[str], folder: Path, config: Mapping[str, Any], warn: Callable[[str], None]
+    names: Sequence[str],
+    folder: Path,
+    config: Mapping[str, Any],
+    warn: Callable[[str], None],
+    episodes_of: Callable[[str], Sequence[Trajectory]] = lambda phase: (),
 ) -> Iterator[Callable[[int, str, Mapping[str, float]], None]]:
     """Open trackers for the duration of a run. A failing tracker is reported once, and the run continues without it.
 
     Args:
         names: registered trackers. folder: the run folder, whose name is the run's name. config: the run's recipe.
-        warn: shows a message.
+        warn: shows a message. episodes_of: returns the episodes to show of a phase's newest step.
     Yields: a function that logs a row: the step, the phase, and the metrics by name.
     """
     trackers: dict[str, Tracker] = {}
@@ -73,6 +79,10 @@ def tracked(
     def log(step: int, phase: str, metrics: Mapping[str, float]) -> None:
         for name, tracker in [*trackers.items()]:
             guarded(name, tracker.log, step, phase, metrics)
+        shows = {name: show for name, tracker in trackers.items() if (show := getattr(tracker, "log_episodes", None))}
+        if shows and (episodes := episodes_of(phase)):
+            for name, show in shows.items():
+                guarded(name, show, step, phase, episodes)
 
     failed = True
     try:

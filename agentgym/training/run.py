@@ -34,6 +34,7 @@ from agentgym.training.stages.measure import conclude
 from agentgym.training.stages.plan import planned_stages
 from agentgym.training.stages.starting_model import starting_learner
 from agentgym.training.stages.time_plan import time_notes
+from agentgym.trajectory.record import Trajectory
 
 
 def train(
@@ -90,13 +91,20 @@ def train(
     context = RunContext.open(run, recipe, task_set, console, processes, state_keys=state_keys)
     warn = partial(console.print, style="yellow", markup=False, soft_wrap=True)
     try:
-        with tracked(recipe.track if processes.is_first else (), run.path, recipe.model_dump(mode="json"), warn) as log:
+        names = recipe.track if processes.is_first else ()
+        with tracked(names, run.path, recipe.model_dump(mode="json"), warn, partial(_shown_episodes, context)) as log:
             run.listeners.append(log)
             _run_stages(context, stages, resumed=resume or extend)
     finally:
         context.close()
     processes.leave_at_exit()
     return run
+
+
+def _shown_episodes(context: RunContext, phase: str) -> list[Trajectory]:
+    """Return the episodes of a phase's newest step that trackers show."""
+    count, records = context.recipe.track_episodes, context.rollouts.records
+    return records.newest(f"{phase}-", count) if count and records is not None else []
 
 
 def _run_stages(context: RunContext, stages: Sequence[PlannedStage], *, resumed: bool) -> None:

@@ -184,11 +184,14 @@ def installed() -> dict[str, frozenset[str]]:
     return {name: frozenset(map(normal, owners)) for name, owners in packages_distributions().items()}
 
 
+IMPORTED_AS = {"opentelemetry-sdk": "opentelemetry"}
+
+
 @cache
 def import_names(distributions: frozenset[str]) -> set[str]:
     """Top-level import names that distributions offer; one that is not installed goes by its own name."""
     offered = {name for name, owners in installed().items() if distributions & owners}
-    return offered | {name.replace("-", "_") for name in distributions}
+    return offered | {IMPORTED_AS.get(name, name.replace("-", "_")) for name in distributions}
 
 
 CORE = import_names(frozenset(distributions_in(project()["project"]["dependencies"])))

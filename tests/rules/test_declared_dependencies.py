@@ -96,7 +96,7 @@ def test_every_declared_dependency_has_an_exact_version_in_the_constraints():
     """`make setup` must give everybody the versions that were tested."""
     lines = [line.partition("#")[0].strip() for line in (ROOT / "constraints.txt").read_text().splitlines()]
     pinned = {normal(line.partition("==")[0]) for line in lines if "==" in line}
-    elsewhere = {"vllm", "wandb", "trackio", "mlflow", "inspect", "verifiers"}  # in environments of their own
+    elsewhere = {"vllm", "wandb", "trackio", "mlflow", "opentelemetry", "inspect", "verifiers"}  # in other environments
     installed = {name: group for name, group in extras().items() if name not in elsewhere}
     declared = set().union(distributions_in(dependencies()), *map(distributions_in, installed.values()))
     assert declared - {"agentgym-core"} <= pinned

@@ -41,7 +41,19 @@ def test_every_stage_leaves_its_result(finished_run):
     for when in ("before", "after"):
         rows = json.loads((finished_run / "evaluation" / f"{when}.json").read_text())["rows"]
         assert len(rows) == 16
-    assert list((finished_run / "tensorboard").glob("events.*"))
+
+
+def test_trackers_show_conversations_of_each_step(finished_run):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(finished_run / "tensorboard"), size_guidance={"tensors": 0})
+    events.Reload()
+    names = {f"train/episode_{number}/text_summary" for number in range(4)}
+    assert set(events.Tags()["tensors"]) == names
+    for name in names:
+        texts = {event.step: event.tensor_proto.string_val[0].decode() for event in events.Tensors(name)}
+        assert [*texts] == [1, 2, 3, 4]
+        assert all(f"id train-{step - 1:06d}/" in text and "[assistant]" in text for step, text in texts.items())
 
 
 def test_metrics_hold_every_phase_and_only_numbers(finished_run):

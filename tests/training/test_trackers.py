@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -21,12 +23,20 @@ ROWS = [(1, "warm_start", {"loss": 2.0}), (1, "train", {"reward": 0.25}), (2, "t
 SEND = """
 import json, sys
 from pathlib import Path
+from agentgym import Call, Message, Result, StopReason, Task, Trajectory, Turn
 from agentgym.storage.trackers import check_trackers, tracked
 OFFERED
 name, folder, rows = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
+call = Call("look", {"at": "<b>\\ud83d\\ude00</b>"}, "c")
+turn = Turn(0, Message("assistant", "I look.", (call,)), (call,), [Result("a lamp", call_id="c", duration_s=0.1)])
+last = Turn(1, Message("assistant", "lamp"), rewards={"short": 1.0}, generate_s=0.2)
+opening = [Message("user", "What is here?")]
+episode = Trajectory("train-000000/t1#0", Task("t1", "e", "What?"), opening=opening, turns=[turn, last],
+                     outcome={"success": 1.0}, stop_reason=StopReason.ANSWERED, duration_s=0.5)
 check_trackers([name])
 warnings = []
-with tracked([name], folder, {"name": "a", "train": {"steps": 2}}, warnings.append) as log:
+config = {"name": "a", "train": {"steps": 2}}
+with tracked([name], folder, config, warnings.append, lambda phase: [episode] * (phase == "train")) as log:
     for row in rows:
         log(*row)
 assert not warnings, warnings
@@ -46,10 +56,11 @@ assert not warnings, warnings
 """
 OFFERED = """
 from agentgym import register
-from bridges import trackers  # of this checkout, which is not installed there
+from bridges import spans, trackers  # of this checkout, which is not installed there
 
 for tracker in (trackers.Wandb, trackers.Trackio, trackers.Mlflow):
     register(tracker.package, tracker, kind="trackers")
+register("opentelemetry", spans.OpenTelemetry, kind="trackers")
 """
 READ = {
     "mlflow": """
@@ -58,6 +69,14 @@ client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
 [run] = client.search_runs([client.get_experiment_by_name("agentgym").experiment_id])
 seen = [[m.step, m.value] for m in client.get_metric_history(run.info.run_id, "train/reward")]
 seen = [seen, run.data.params["train.steps"], run.info.status]
+table = json.loads(next(folder.glob("mlflow/**/episodes-train.json")).read_text())
+episodes = table["data"]
+""",
+    "opentelemetry": """
+spans = [json.loads(line) for line in (folder / "spans.jsonl").read_text().splitlines()]
+seen = [[[1, 0.25], [2, 0.5]], "2", "FINISHED"]
+episodes = [span["attributes"] for span in spans]
+assert [span["name"] for span in spans[:4]] == ["chat", "execute_tool look", "chat", "invoke_agent t1"]
 """,
     "trackio": """
 import trackio
@@ -66,6 +85,7 @@ from trackio.sqlite_storage import SQLiteStorage
 rows = SQLiteStorage.get_logs("agentgym", run.name)
 seen = [[row["train/step"], row["train/reward"]] for row in rows if "train/reward" in row]
 seen = [seen, str(run.config["train"]["steps"]), "FINISHED"]
+episodes = SQLiteStorage.get_traces("agentgym", run.name)
 """,
     "wandb": """
 import struct
@@ -98,6 +118,8 @@ for file in files:
                 steps = json.loads(update.value_json)["steps"]
 assert len({file.name for file in files}) == 1
 seen = [seen, str(steps), "FINISHED"]
+tables = [json.loads(file.read_text()) for file in folder.glob("wandb/**/train/episodes*.table.json")]
+episodes = [table["data"] for table in tables]
 """,
 }
 
@@ -120,11 +142,40 @@ def test_rows_arrive_and_a_resumed_run_goes_on(name, tmp_path):
     run(SEND, json.dumps(ROWS[:2]))
     run(SEND, json.dumps(ROWS[2:]))  # as after an interruption
     head = "import json, sys\nfrom pathlib import Path\nfolder = Path(sys.argv[2])\n"
-    read = head + READ[name] + "\nprint(json.dumps(seen))"
+    read = head + READ[name] + "\nprint(json.dumps(episodes, ensure_ascii=False))\nprint(json.dumps(seen))"
+    episodes = run(read).splitlines()[-2]
+    assert all(episodes.count(part) >= 2 for part in ("t1", "What is here?", "I look.", "a lamp", "\U0001f600"))
     assert json.loads(run(read).splitlines()[-1]) == [[[1, 0.25], [2, 0.5]], "2", "FINISHED"]
     if name == "mlflow":  # which knows how a run ended, and takes a parameter once
         run(FAIL)
         assert json.loads(run(read).splitlines()[-1])[1:] == ["2", "FAILED"]
+
+
+def test_spans_go_to_the_collector_that_the_environment_names(tmp_path):
+    if not (python := os.environ.get("AGENTGYM_TRACKERS_PYTHON")):
+        pytest.skip("AGENTGYM_TRACKERS_PYTHON names no interpreter that has OpenTelemetry")
+    received = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self):
+            received.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        named = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{server.server_port}"}
+        program = SEND.replace("OFFERED", OFFERED)
+        command = [python, "-c", program, "opentelemetry", str(tmp_path), json.dumps(ROWS)]
+        environment = {**os.environ, **named, "PYTHONPATH": str(ROOT), "OTEL_EXPORTER_OTLP_COMPRESSION": "none"}
+        subprocess.run(command, env=environment, check=True, timeout=120)
+        server.shutdown()
+    assert {path for path, _ in received} == {"/v1/traces"}
+    assert sum(body.count(b"invoke_agent t1") for _, body in received) == 2
+    assert not (tmp_path / "spans.jsonl").exists()
 
 
 def test_every_stage_of_a_run_is_sent_to_tensorboard(tmp_path):

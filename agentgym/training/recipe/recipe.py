@@ -47,6 +47,8 @@ class Recipe(Section):
     """The seed of all randomness of the run."""
     track: list[str] = ["tensorboard"]
     """Where metrics go besides metrics.jsonl, for example "wandb", see `agentgym list trackers`."""
+    track_episodes: Annotated[int, Field(ge=0)] = 4
+    """The number of each step's episodes whose conversations trackers show."""
     tasks: TasksSection
     """The tasks to train on, to validate with and to hold out."""
     policy: PolicySection
