@@ -23,6 +23,7 @@ def load_harbor(
     image: str = "",
     network: str = "tests",
     disk_mib: int = 0,
+    build: str = "agentgym",
     progress: Progress = lambda done, total, left_out: None,
 ) -> TaskSet:
     """The task folders at or below a path, as tasks of `agentgym/code-terminal-v1`.
@@ -39,6 +40,8 @@ def load_harbor(
             and the folders' solutions too.
         disk_mib: the most that the files of a sandbox may take, in MiB; by default an eighth of this machine's memory,
             in which they are.
+        build: who builds the images and plays them: `agentgym` in its own sandboxes, or `docker`: its daemon and its
+            containers. That needs the Dockerfiles' base images in the daemon.
         progress: called with the numbers of folders read, of all folders, and of those left out.
     Raises: TaskError if there is no task folder, or none that can be used.
     """
@@ -52,7 +55,10 @@ def load_harbor(
     for number, folder in enumerate(folders, 1):
         name = folder.relative_to(top).as_posix() if folder != top else folder.absolute().name
         try:
-            fields = {**environment.task_of(folder, image=image, network=network, disk_mib=disk_mib), "id": name}
+            fields = {
+                **environment.task_of(folder, image=image, network=network, disk_mib=disk_mib, build=build),
+                "id": name,
+            }
             tasks.append(Task(environment=ENVIRONMENT, split=split, **fields))
         except TaskError as error:
             reasons[name] = str(error).removeprefix(f"{folder.absolute()}: ").removeprefix(f"{folder}: ")

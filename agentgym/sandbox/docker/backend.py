@@ -24,12 +24,11 @@ import os
 import secrets
 import shutil
 import socket
-import struct
 import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,9 +41,11 @@ from agentgym.sandbox.docker.container import (
     ContainerRuntime,
     bound_socket_buffers,
     environment,
+    oom_score_of_peer,
     settings,
 )
-from agentgym.sandbox.docker.daemon import Daemon, DockerImage
+from agentgym.sandbox.docker.daemon import Daemon, DockerImage, has_own_kernel, missing_limits
+from agentgym.sandbox.docker.image_build import BuildEnd, ImageBuild, build_in_daemon
 from agentgym.sandbox.docker.owner import Owner
 from agentgym.sandbox.docker.rendezvous import Rendezvous, SocketDirectory
 from agentgym.sandbox.host.guest_handle import descriptors_available
@@ -52,7 +53,7 @@ from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.host.snapshots import restore
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link, in_memory
-from agentgym.sandbox.network.proxy import Proxy
+from agentgym.sandbox.network.proxy import Proxy, environment_for
 from agentgym.sandbox.time_limit import uncounted
 
 _CREATE_S = 60.0
@@ -60,18 +61,7 @@ _POLL_S = 1.0  # how often to check that a container is alive until its guest co
 _FORGOTTEN_S = 3600.0  # a stopped container without a known owner counts as orphaned after this time
 
 _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
-_FACTS = {"memory": "MemoryLimit", "cpu": "CpuCfsQuota", "processes": "PidsLimit"}
 _IMAGE_LABEL = "agentgym.image"
-_DELEGATE = "Remedy: run the daemon as root, or give a rootless one a delegated cgroup v2 (systemd: Delegate=yes)."
-_RUNC = "Remedy: the runtime runc or crun, if this limit matters more than gVisor's own kernel."
-# gVisor enforces these limits from outside: exceeding one ends the whole sandbox, and the episode does not count
-_OWN_KERNEL = {
-    "memory": f"memory: each process alone is bounded; too much in all ends the sandbox. {_RUNC}",
-    "processes": f"processes: too many end the sandbox. {_RUNC}",
-    "cpu": f"cpu: the bound is on gVisor as a whole, and what the sandbox itself measures is not exact. {_RUNC}",
-    "inodes": f"inodes: the number of files is bounded only by the memory that they take. {_RUNC}",
-    "guest": f"guest: the agent can read how process 1 was started, but cannot act on it. {_RUNC}",
-}
 T = TypeVar("T")
 
 
@@ -109,6 +99,55 @@ class DockerBackend:
         sandbox = GuestSandbox(spec, self.name, guest, lambda: self._create_guest(spec, snapshot), self._proxy)
         self._sandboxes.add(sandbox)
         return sandbox
+
+    async def image(self, name: str) -> DockerImage:
+        """Return an image of the daemon, without ever pulling it. Raises: SandboxUnavailable if it has none."""
+        daemon, _ = self._connection()
+        return await _in_thread(daemon, daemon.image, name)
+
+    async def build_image(
+        self,
+        name: str,
+        context: bytes,
+        *,
+        base: str,
+        arguments: Mapping[str, str],
+        target: str = "",
+        network: tuple[str, ...] = (),
+        step_s: float = 600.0,
+        memory_mib: int = 2048,
+        disk_mib: int = 4096,
+    ) -> BuildEnd:
+        """Let the daemon build an image. Cancelling ends the build.
+
+        Args:
+            name: the image's name and tag. context: a tar archive with the file Dockerfile and what it copies.
+            base: an image of the daemon, for the sandbox whose network the build shares.
+            arguments: values of ARGs. target: the stage that is the image; empty for the last.
+            network: the names that may be reached, as in SandboxSpec.
+            step_s: limit of each instruction in seconds. memory_mib: limit of each command.
+            disk_mib: what one command, and the image above its base, may write; and what the build may transfer.
+        Raises: SandboxUnavailable if the daemon cannot build at all.
+        """
+        daemon, _ = self._connection()
+        below = await self.image(base)
+        spec = SandboxSpec(image=base, writable_root=True, network=network or False, transfer_mib=disk_mib)
+        guest = await self._create_guest(spec, None)
+        try:
+            version, container = await _in_thread(daemon, daemon.version_and_id, guest.name)
+            given = {**arguments, **environment_for(spec.network)}
+            order = ImageBuild(name, context, given, target, container, step_s, memory_mib, disk_mib)
+            failure = await build_in_daemon(daemon.socket_path, version, order)
+            connections = guest.network.connections if guest.network is not None else ()
+        finally:
+            await guest.close()
+        if failure is not None:
+            return BuildEnd(None, *failure, connections)
+        image = await self.image(name)
+        if image.size_mib - below.size_mib > disk_mib:
+            await _in_thread(daemon, daemon.remove_image, name)
+            return BuildEnd(None, "", f"makes an image with more than {disk_mib} MiB", connections)
+        return BuildEnd(image, connections=connections)
 
     async def probe(self) -> Capabilities:
         """Create a sandbox to find out what the daemon can enforce."""
@@ -191,13 +230,13 @@ class DockerBackend:
 
     async def _create_restored(self, spec: SandboxSpec, snapshot: Snapshot | None) -> ContainerHandle:
         daemon, directory = self._connection()
-        if spec.writable_root and _has_own_kernel(await _in_thread(daemon, lambda: daemon.facts), self.runtime):
+        if spec.writable_root and has_own_kernel(await _in_thread(daemon, lambda: daemon.facts), self.runtime):
             raise SandboxUnavailable(
                 "SandboxSpec.writable_root needs an overlay file system, which gVisor does not have. Use the runtime "
                 "runc or crun, or the backend 'namespaces'."
             )
         image = await _in_thread(daemon, daemon.image, spec.image)
-        missing = _missing(daemon.facts, self.runtime)
+        missing = missing_limits(daemon.facts, self.runtime)
         if missing and not spec.insecure_ok:
             raise LimitUnenforceable(
                 f"The Docker daemon cannot enforce every limit of the spec ({' '.join(missing.values())}) To accept "
@@ -233,7 +272,7 @@ class DockerBackend:
         # the guest mounts its root, which Docker's profile of AppArmor forbids
         confined = any("apparmor" in option for option in daemon.facts.get("SecurityOptions") or ())
         options = ["apparmor=unconfined"] if spec.writable_root and confined else []
-        own_kernel = _has_own_kernel(daemon.facts, self.runtime)
+        own_kernel = has_own_kernel(daemon.facts, self.runtime)
         container_settings = settings(
             spec,
             image,
@@ -264,7 +303,7 @@ class DockerBackend:
                 }
                 link = Link(connection)
                 greeting = link.expect_greeting()
-                with _oom_score_of_peer(connection) as descriptors, _in_files(layers) as files:
+                with oom_score_of_peer(connection) as descriptors, _in_files(layers) as files:
                     link.send_order(order, [*descriptors, *files])
                 header, _ = await greeting
             if "error" in header:
@@ -284,49 +323,6 @@ class DockerBackend:
             raise
         finally:
             rendezvous.close()
-
-
-def _missing(facts: dict[str, Any], runtime: str | None) -> dict[str, str]:
-    """Return the limits that the daemon does not enforce, each with the reason.
-
-    Raises: SandboxUnavailable for an unknown runtime.
-    """
-    if runtime is not None and runtime not in facts["Runtimes"]:
-        raise SandboxUnavailable(
-            f"The Docker daemon has no runtime {runtime!r}, only {', '.join(sorted(facts['Runtimes']))}. Add it by "
-            f"dockerd --add-runtime {runtime}=/path/of/{runtime}, or in /etc/docker/daemon.json."
-        )
-    missing = {
-        name: f"{name}: the daemon's control groups have no controller for it. {_DELEGATE}"
-        for name, fact in _FACTS.items()
-        if not facts.get(fact, True)
-    }
-    return {**missing, **(_OWN_KERNEL if _has_own_kernel(facts, runtime) else {})}
-
-
-def _has_own_kernel(facts: dict[str, Any], runtime: str | None) -> bool:
-    """Return whether containers run on gVisor: the runtime's program is runsc, whatever its name in the daemon."""
-    runtime_facts = facts["Runtimes"].get(runtime or facts["DefaultRuntime"], {})
-    return Path(runtime_facts.get("path", "")).name.startswith("runsc")
-
-
-@contextlib.contextmanager
-def _oom_score_of_peer(connection: socket.socket) -> Iterator[list[int]]:
-    """Return a descriptor of the oom_score_adj of the process at the other end, if this process may open it.
-
-    The guest needs it, because it only sees a read-only /proc. Opening fails without root, or if the daemon is in
-    another pid namespace.
-    """
-    pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-    try:
-        descriptors = [os.open(f"/proc/{pid}/oom_score_adj", os.O_RDWR)]
-    except OSError:
-        descriptors = []
-    try:
-        yield descriptors
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
 
 
 @contextlib.contextmanager

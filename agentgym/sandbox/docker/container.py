@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 import struct
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -152,14 +153,14 @@ class ContainerHandle(GuestHandle):
     def __init__(self, link: Link, daemon: Daemon, name: str, image: DockerImage) -> None:
         self.link, self.missing, self.image_digest = link, {}, image.digest
         self.base_snapshot = None
-        self._daemon, self._name = daemon, name
+        self._daemon, self.name = daemon, name
         self._removal: Future[None] | None = None
 
     async def spawner_report(self) -> None:
         """Return None: containers have no spawner."""
 
     async def _memory_ran_out(self) -> bool:
-        return await asyncio.wrap_future(self._daemon.submit(self._daemon.ran_out_of_memory, self._name))
+        return await asyncio.wrap_future(self._daemon.submit(self._daemon.ran_out_of_memory, self.name))
 
     async def close(self) -> None:
         """Kill everything, and wait until the daemon has removed the container. Call again after a failure.
@@ -168,7 +169,7 @@ class ContainerHandle(GuestHandle):
         """
         self.link.close("The sandbox was closed.")
         if self._removal is None or (self._removal.done() and self._removal.exception() is not None):
-            self._removal = self._daemon.submit(self._daemon.remove, self._name)
+            self._removal = self._daemon.submit(self._daemon.remove, self.name)
         try:
             await asyncio.shield(asyncio.wrap_future(self._removal))
         finally:
@@ -199,3 +200,22 @@ def bound_socket_buffers(guest: socket.socket, memory: int) -> None:
             _, controllers, path = line.split(":", 2)
             if "memory" in controllers.split(","):
                 (_GROUPS / path.strip("/") / _FILE).write_text(str(memory))
+
+
+@contextlib.contextmanager
+def oom_score_of_peer(connection: socket.socket) -> Iterator[list[int]]:
+    """Return a descriptor of the oom_score_adj of the process at the other end, if this process may open it.
+
+    The guest needs it, because it only sees a read-only /proc. Opening fails without root, or if the daemon is in
+    another pid namespace.
+    """
+    pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    try:
+        descriptors = [os.open(f"/proc/{pid}/oom_score_adj", os.O_RDWR)]
+    except OSError:
+        descriptors = []
+    try:
+        yield descriptors
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from agentgym._imports import install_command
@@ -25,6 +27,18 @@ _HINT = (
     "(sudo usermod -aG docker $USER, then log in again), or set DOCKER_HOST."
 )
 
+_FACTS = {"memory": "MemoryLimit", "cpu": "CpuCfsQuota", "processes": "PidsLimit"}
+_DELEGATE = "Remedy: run the daemon as root, or give a rootless one a delegated cgroup v2 (systemd: Delegate=yes)."
+_RUNC = "Remedy: the runtime runc or crun, if this limit matters more than gVisor's own kernel."
+# gVisor enforces these limits from outside: exceeding one ends the whole sandbox, and the episode does not count
+_OWN_KERNEL = {
+    "memory": f"memory: each process alone is bounded; too much in all ends the sandbox. {_RUNC}",
+    "processes": f"processes: too many end the sandbox. {_RUNC}",
+    "cpu": f"cpu: the bound is on gVisor as a whole, and what the sandbox itself measures is not exact. {_RUNC}",
+    "inodes": f"inodes: the number of files is bounded only by the memory that they take. {_RUNC}",
+    "guest": f"guest: the agent can read how process 1 was started, but cannot act on it. {_RUNC}",
+}
+
 T = TypeVar("T")
 
 
@@ -32,13 +46,16 @@ T = TypeVar("T")
 class DockerImage:
     """An image of the daemon.
 
-    `digest`: sha256:... of its content. `environment`, `volumes`: as the image declares them.
+    `digest`: sha256:... of its content. `environment`, `volumes`, `workdir`: as the image declares them.
+    `size_mib`: with the images below it.
     """
 
     name: str
     digest: str
     environment: dict[str, str]
     volumes: tuple[str, ...]
+    workdir: str = "/"
+    size_mib: int = 0
 
 
 class Daemon:
@@ -96,8 +113,24 @@ class Daemon:
                 remedy = "Build, load or pull it (docker images lists what there is); agentgym never pulls images."
             raise SandboxUnavailable(f"The Docker daemon has no image {full_name!r}. {remedy}") from error
         pairs = (variable.partition("=") for variable in facts["Config"].get("Env") or ())
-        volumes = tuple(facts["Config"].get("Volumes") or ())
-        return DockerImage(full_name, facts["Id"], {name: value for name, _, value in pairs}, volumes)
+        volumes, workdir = tuple(facts["Config"].get("Volumes") or ()), facts["Config"].get("WorkingDir") or "/"
+        environment = {name: value for name, _, value in pairs}
+        return DockerImage(full_name, facts["Id"], environment, volumes, workdir, facts.get("Size", 0) // 2**20)
+
+    def remove_image(self, name: str) -> None:
+        """Remove an image, unless others are built on it. Raises: DockerException."""
+        with contextlib.suppress(_sdk().errors.NotFound):
+            self.api.remove_image(name)
+
+    def version_and_id(self, name: str) -> tuple[str, str]:
+        """Return the version of the API, and the id of a container."""
+        return str(self.api.api_version), str(self.api.inspect_container(name)["Id"])
+
+    @property
+    def socket_path(self) -> str:
+        """Return the path of the daemon's socket."""
+        address = _sdk().utils.kwargs_from_env().get("base_url", _DEFAULT_ADDRESS)
+        return "/" + str(address).partition("://")[2].lstrip("/")
 
     def start(self, name: str, settings: dict[str, Any]) -> None:
         """Create and start a container. Raises: SandboxUnavailable with the daemon's reason."""
@@ -176,6 +209,30 @@ class Daemon:
             return 0.0, 0
         memory, processes = stats.get("memory_stats") or {}, stats.get("pids_stats") or {}
         return memory.get("usage", 0) / 2**20, processes.get("current", 0)
+
+
+def missing_limits(facts: dict[str, Any], runtime: str | None) -> dict[str, str]:
+    """Return the limits that the daemon does not enforce, each with the reason.
+
+    Raises: SandboxUnavailable for an unknown runtime.
+    """
+    if runtime is not None and runtime not in facts["Runtimes"]:
+        raise SandboxUnavailable(
+            f"The Docker daemon has no runtime {runtime!r}, only {', '.join(sorted(facts['Runtimes']))}. Add it by "
+            f"dockerd --add-runtime {runtime}=/path/of/{runtime}, or in /etc/docker/daemon.json."
+        )
+    missing = {
+        name: f"{name}: the daemon's control groups have no controller for it. {_DELEGATE}"
+        for name, fact in _FACTS.items()
+        if not facts.get(fact, True)
+    }
+    return {**missing, **(_OWN_KERNEL if has_own_kernel(facts, runtime) else {})}
+
+
+def has_own_kernel(facts: dict[str, Any], runtime: str | None) -> bool:
+    """Return whether containers run on gVisor: the runtime's program is runsc, whatever its name in the daemon."""
+    runtime_facts = facts["Runtimes"].get(runtime or facts["DefaultRuntime"], {})
+    return Path(runtime_facts.get("path", "")).name.startswith("runsc")
 
 
 def _connect() -> tuple[Any, dict[str, Any]]:

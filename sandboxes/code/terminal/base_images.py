@@ -29,19 +29,25 @@ class BaseImage:
     stand_in: bool = False
 
 
-def base_images(dockerfile: Dockerfile, chosen: str = "") -> list[BaseImage]:
+def base_images(dockerfile: Dockerfile, chosen: str = "", builder: str = "agentgym") -> list[BaseImage]:
     """Return the images that the stages are built on or copy files from.
 
     An image of the right name comes first, then a stand-in, then for python:3.12 the image that `agentgym sandbox image
     3.12` makes.
 
-    Args: `chosen`, an image for all of them, as the user names it; empty to find each by its name.
+    Args:
+        chosen: an image for all of them, as the user names it; empty to find each by its name.
+        builder: who builds. Docker's daemon finds them itself, under the names that the Dockerfile has.
     Raises: TaskError saying how to get an image that is not in the cache.
     """
     names: list[str] = []
-    for stage in dockerfile.needed():
+    for stage in dockerfile.stages if builder == "docker" else dockerfile.needed():  # the daemon builds every stage
         names += [] if stage.from_stage else [stage.base]
         names += [name for name in stage.needs if name not in stage.earlier]
+    if builder == "docker":
+        if chosen:
+            raise TaskError(f"Docker builds on what its daemon has: `docker tag {chosen} NAME`, without --option image")
+        return [BaseImage(name, name) for name in dict.fromkeys(names) if name != "scratch"]
     return [BaseImage(name, _chosen(chosen)) if chosen else _find(name) for name in dict.fromkeys(names)]
 
 

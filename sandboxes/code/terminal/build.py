@@ -12,26 +12,25 @@ leaves none.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from agentgym import SandboxSpec, SandboxUnavailable, TaskError
-from agentgym.sandbox import Backend, Sandbox, cache_folder, rootfs
+from agentgym.sandbox import Backend, Sandbox, rootfs
 
 from .base_images import BaseImage, unpacked_base
 from .build_context import copied_files
 from .build_sandbox import PRELOADED, BuildSandbox
 from .build_steps import Copy, ImageConfig, Run, Step
+from .built_image import BuiltImage, locked, records
 from .disk import ALLOWED as DISK_ALLOWED
 from .disk import disk_of_build
 from .dockerfile import BuildStage
@@ -42,18 +41,9 @@ MEMORY_MIB, CPU_CORES, PROCESSES, INODES = 2048, 2.0, 512, 500_000
 """Limits of a build; a task's own memory is allowed where it is more. Files count as memory too."""
 MAX_LAYERS = 40
 FAILED_S = 600.0
-POLL_S = 0.2
 MAX_TEXT = 70
 USED_UP = ("No space left on device", "as much data as it may")
 """What a failed step prints, and what the network says, when the disk or the transfer is used up."""
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltImage:
-    """An image in the cache: its digest, and what it says about its commands."""
-
-    digest: str
-    config: ImageConfig
 
 
 async def build_image(backend: Backend, folder: TerminalFolder, images: Mapping[str, BaseImage]) -> BuiltImage:
@@ -118,12 +108,12 @@ class _Build:
         return self._stages[name][0] if name in self._stages else await self._base(name)
 
     async def _layer(self, key: str, below: rootfs.RootFilesystem, steps: Sequence[Step]) -> rootfs.RootFilesystem:
-        records = await asyncio.to_thread(_records)
-        record = records / f"{key}.json"
-        failure = records / f"{key}.failed"
+        folder = await asyncio.to_thread(records)
+        record = folder / f"{key}.json"
+        failure = folder / f"{key}.failed"
         if (known := await asyncio.to_thread(_known, record)) is not None:
             return known
-        async with _locked(records / f"{key}.lock"):
+        async with locked(folder / f"{key}.lock"):
             if (known := await asyncio.to_thread(_known, record)) is not None:
                 return known  # another build was faster
             self._check_not_failed(failure, steps)
@@ -243,19 +233,6 @@ def _groups(steps: Sequence[Step], most: int) -> list[list[Step]]:
     return [group for group in groups if group]
 
 
-def _records() -> Path:
-    """Return the folder of records. Raises: SandboxUnavailable if it is another user's, who could name other images."""
-    folder = cache_folder() / "builds"
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        owner = folder.stat().st_uid
-    except OSError as error:
-        raise SandboxUnavailable(f"No images can be built in {folder} ({error}). Set AGENTGYM_CACHE.") from error
-    if owner != os.geteuid():
-        raise SandboxUnavailable(f"{folder} belongs to another user. Set AGENTGYM_CACHE to a folder of yours.")
-    return folder
-
-
 def _known(record: Path) -> rootfs.RootFilesystem | None:
     """Return the image of a record; None without a record, or if the image has left the cache."""
     try:
@@ -263,19 +240,3 @@ def _known(record: Path) -> rootfs.RootFilesystem | None:
         return rootfs.prepare_rootfs(str(digest), as_root=True)
     except (FileNotFoundError, ValueError, KeyError, TypeError, SandboxUnavailable):
         return None
-
-
-@contextlib.asynccontextmanager
-async def _locked(path: Path) -> AsyncIterator[None]:
-    """Hold a lock among all tasks of all processes."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                await asyncio.sleep(POLL_S)
-        yield
-    finally:
-        os.close(descriptor)

@@ -28,6 +28,7 @@ Files = Mapping[str, tuple[bytes, int]]
 """Contents and modes by path."""
 FOLDER, LINK = stat.S_IFDIR | 0o755, stat.S_IFLNK | 0o777
 IGNORE_FILE = ".dockerignore"
+PACKED_S = 1_577_836_800
 WILDCARD = re.compile(r"[*?\[]")
 GLOB = re.compile(r"\\(.)|\[(\^?)((?:\\.|[^\]\\])+)\]|(.)", re.DOTALL)
 
@@ -292,3 +293,22 @@ class _Excluded:
         candidates = [*_folders_above(path), path]
         named = [keeps for keeps, pattern in self._rules if any(map(pattern.matches, candidates))]
         return bool(named) and not named[-1]
+
+
+def packed(files: Files) -> bytes:
+    """Return a tar archive of files, links and folders, all with the same time: equal files make equal images."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path, (data, mode) in files.items():
+            if path == "/":
+                continue
+            info = tarfile.TarInfo(path.lstrip("/"))
+            info.mode, info.mtime = stat.S_IMODE(mode), PACKED_S
+            if stat.S_ISDIR(mode):
+                info.type = tarfile.DIRTYPE
+            elif stat.S_ISLNK(mode):
+                info.type, info.linkname = tarfile.SYMTYPE, data.decode("utf-8", "surrogateescape")
+            else:
+                info.size = len(data)
+            archive.addfile(info, io.BytesIO(data if info.isreg() else b""))
+    return raw.getvalue()

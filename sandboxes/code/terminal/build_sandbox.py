@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import posixpath
 import stat
-import tarfile
 from collections.abc import Awaitable, Callable
 
 from agentgym import GuestModule, TaskError
 from agentgym.sandbox import Sandbox, rootfs
 
 from ..transcript import last_lines
-from .build_context import Files, copied_files, copied_paths
+from .build_context import Files, copied_files, copied_paths, packed
 from .build_steps import Copy, Download, MakeFolder, Run, Step
-from .task_network import ALLOWED, check_reached
+from .task_network import ALLOWED, Connected, check_reached
 
 COPYING = GuestModule(__package__, "guest_copy")
 PRELOADED = ("hashlib", "shutil", "tarfile", "urllib.request")
@@ -22,7 +20,6 @@ PRELOADED = ("hashlib", "shutil", "tarfile", "urllib.request")
 ARCHIVE = "/tmp/.copied-files.tar"
 MAX_COPIED = 2 * 2**30
 COPY_S = 600.0
-NEWEST_S = 1_577_836_800  # times of copied files are all the same, so that equal files make equal images
 OpenStage = Callable[[str], Awaitable[Sandbox]]
 
 
@@ -76,7 +73,7 @@ class BuildSandbox:
         else:
             ended = f"ended with {result.exit_code}"
         output = last_lines(result.stderr or result.stdout, 5)
-        raise TaskError(f"{ended}: {output}{_refusals(self._sandbox, seen)}")
+        raise TaskError(f"{ended}: {output}{refusals(self._sandbox, seen)}")
 
     async def _home(self, user: str) -> dict[str, str]:
         """Return the home folder of a user in the image; nothing for root and for users that it does not know."""
@@ -114,24 +111,10 @@ class BuildSandbox:
         path = posixpath.join(step.target, step.name) if into_folder else step.target
         seen = len(self._sandbox.connections)
         if reason := await self._call("download", step.url, path, step.mode, step.checksum):
-            raise TaskError(f"failed: {reason}{_refusals(self._sandbox, seen)}")
+            raise TaskError(f"failed: {reason}{refusals(self._sandbox, seen)}")
 
     async def _unpack(self, files: Files) -> None:
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            for path, (data, mode) in files.items():
-                if path == "/":
-                    continue
-                info = tarfile.TarInfo(path.lstrip("/"))
-                info.mode, info.mtime = stat.S_IMODE(mode), NEWEST_S
-                if stat.S_ISDIR(mode):
-                    info.type = tarfile.DIRTYPE
-                elif stat.S_ISLNK(mode):
-                    info.type, info.linkname = tarfile.SYMTYPE, data.decode("utf-8", "surrogateescape")
-                else:
-                    info.size = len(data)
-                archive.addfile(info, io.BytesIO(data if info.isreg() else b""))
-        await self._put(packed.getvalue())
+        await self._put(packed(files))
 
     async def _put(self, archive: bytes) -> None:
         await self._sandbox.write(ARCHIVE, archive)
@@ -151,13 +134,13 @@ def _fixed_part(source: str) -> str:
     return "/" + "/".join(parts)
 
 
-def _refusals(sandbox: Sandbox, seen: int) -> str:
+def refusals(source: Connected, seen: int = 0) -> str:
     """Return what the network has refused after the first `seen` connections.
 
     Raises: SandboxUnavailable if an allowed host did not answer at all.
     """
-    check_reached(sandbox, "A build", seen)
-    connections = sandbox.connections[seen:]
+    check_reached(source, "A build", seen)
+    connections = source.connections[seen:]
     refused = {connection.host for connection in connections if "allow list" in connection.reason}
     if not refused:
         cut = [connection.reason for connection in connections if connection.allowed and connection.reason]

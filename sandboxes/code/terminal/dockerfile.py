@@ -9,7 +9,7 @@ import platform
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from agentgym import TaskError
@@ -87,9 +87,11 @@ class BuildStage:
 
 @dataclass(frozen=True, slots=True)
 class Dockerfile:
-    """The stages of a Dockerfile up to the one that is the image."""
+    """The stages of a Dockerfile up to the one that is the image, its text, and values for its ARGs from outside."""
 
     stages: tuple[BuildStage, ...]
+    text: str = ""
+    arguments: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def target(self) -> BuildStage:
@@ -137,7 +139,7 @@ def parse_dockerfile(text: str, *, arguments: Mapping[str, str] | None = None, t
     names = [stage.name for stage in stages]
     if target and target.lower() not in names:
         raise TaskError(f"its Dockerfile has no stage {target!r}; it has {', '.join(names)}")
-    return Dockerfile(tuple(stages[: names.index(target.lower()) + 1] if target else stages))
+    return Dockerfile(tuple(stages[: names.index(target.lower()) + 1] if target else stages), text, given)
 
 
 def _stage(

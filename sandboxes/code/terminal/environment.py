@@ -31,7 +31,7 @@ from .base_images import base_images
 from .disk import disk_of_task
 from .folder import DISK_MIB, MEMORY_MIB, TerminalFolder
 from .hacks import terminal_hacks
-from .sandbox import INODES, PROCESSES, folder_of, open_task
+from .sandbox import INODES, PROCESSES, checked_builder, folder_of, open_task, playing
 from .submission import MAX_INLINE, write_submission
 from .task_network import TaskNetwork, checked_network, network_of_agent
 
@@ -49,12 +49,12 @@ SYSTEM = "You work in a shell. Do what is asked with commands, then call done."
 class CodeTerminal(Environment):
     """A shell in a sandbox, on a task folder's files. Not isolated from each other: its commands share files and /tmp.
 
-    Task parameters: `folder`, the path of a task folder of Harbor or Terminal-Bench on this host; `digest`, a hash of
-    its content at the import; `images`, what is used for each image that its Dockerfile names; `network`, who may reach
-    this host's package indexes: `none`, `tests` or `all`; `disk`, the MiB that the folder asks for and those that
-    its sandboxes get. The agent is root by name in the image that its Dockerfile
-    makes, and sees neither tests nor solution. `done` submits all changed files; the reward `terminal_verifier` runs
-    the tests on them in another sandbox.
+    Task parameters: `folder`, the path of a task folder of Harbor or Terminal-Bench on this host; `digest`, a hash
+    of its content at the import; `images`, what is used for each image that its Dockerfile names; `network`, who
+    may reach this host's package indexes: `none`, `tests` or `all`; `disk`, the MiB that the folder asks for and
+    those that its sandboxes get; `build`, who builds and plays its image: `agentgym` or `docker`. The agent is root
+    by name in the image that its Dockerfile makes, and sees neither tests nor solution. `done` submits all changed
+    files; the reward `terminal_verifier` runs the tests on them in another sandbox.
     """
 
     sandbox = SandboxSpec(memory_mib=MEMORY_MIB, disk_mib=DISK_MIB, processes=PROCESSES, inodes=INODES)
@@ -112,19 +112,28 @@ class CodeTerminal(Environment):
         self._spent_s = checkpoint.data["spent_s"]
 
     @classmethod
-    def task_of(cls, path: str | Path, *, image: str = "", network: str = "tests", disk_mib: int = 0) -> dict[str, Any]:
+    def task_of(
+        cls,
+        path: str | Path,
+        *,
+        image: str = "",
+        network: str = "tests",
+        disk_mib: int = 0,
+        build: str = "agentgym",
+    ) -> dict[str, Any]:
         """Return the arguments of a `Task` for a task folder: `id`, `prompt`, `parameters`, `truth` and `tags`.
 
         Args:
             image: replaces the images that the Dockerfile names; `host` means this host's programs.
             network: who may reach this host's package indexes: `none`, `tests` that install something, or `all`, the
                 agent too.
+            build: who builds the image and plays it: `agentgym` in its own sandboxes, or `docker`.
             disk_mib: the most that the files of a sandbox may take; 0 for an eighth of this machine's memory.
         Raises: TaskError naming the folder and what is missing or not supported.
         """
         folder = TerminalFolder.read(Path(path).absolute())
         try:
-            images = [asdict(image) for image in base_images(folder.dockerfile, image)]
+            images = [asdict(image) for image in base_images(folder.dockerfile, image, checked_builder(build))]
         except TaskError as error:
             raise TaskError(f"{path}: {error}.") from error
         where = {"folder": str(Path(path).absolute()), "digest": folder.digest}
@@ -135,6 +144,7 @@ class CodeTerminal(Environment):
                 **where,
                 "images": images,
                 "network": checked_network(network),
+                "build": build,
                 "disk": disk_of_task(folder.disk_mib, disk_mib),
             },
             "truth": where,
@@ -180,6 +190,7 @@ class CodeTerminal(Environment):
         if self.backend is None:
             await self.open_sandbox()  # raises an error that says what is missing
         assert self.backend is not None
+        self.backend = playing(self.backend, task)
         spec, self._workdir = await open_task(self.backend, task, self._folder)
         network = checked_network(task.parameters.get("network", "none"))
         self._network = await network_of_agent(network if self._folder.has_network else "none")

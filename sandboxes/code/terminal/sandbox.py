@@ -8,19 +8,27 @@ from agentgym.sandbox import Backend
 from .base_images import BaseImage, images_from
 from .build import build_image
 from .build_sandbox import PRELOADED
+from .daemon_build import DOCKER, build_by_daemon, docker_backend, is_docker
 from .disk import disk_from
 from .folder import TerminalFolder
 
 PROCESSES, INODES = 256, 200_000
+BUILDERS = ("agentgym", DOCKER)
+"""Who builds images: agentgym in sandboxes, or Docker's daemon; who has them plays them too."""
 
 
 async def open_task(backend: Backend, task: Task, folder: TerminalFolder) -> tuple[SandboxSpec, str]:
-    """Build the image of a task folder, unless it is in the cache.
+    """Build the image of a task folder, unless it is in the cache or in Docker's daemon.
 
+    Args: `backend`, from `playing`.
     Returns: the spec of its sandboxes, and the folder in which their commands start.
     Raises: TaskError naming the step of the Dockerfile that fails; SandboxError.
     """
-    image = await build_image(backend, folder, _images_of(task))
+    images = _images_of(task)
+    if is_built_by_docker(task):
+        image = await build_by_daemon(folder, list(images))
+    else:
+        image = await build_image(backend, folder, images)
     spec = SandboxSpec(
         image=image.digest,
         writable_root=True,
@@ -33,6 +41,34 @@ async def open_task(backend: Backend, task: Task, folder: TerminalFolder) -> tup
         preload=PRELOADED,
     )
     return spec, folder.workdir or image.config.workdir
+
+
+def is_built_by_docker(task: Task) -> bool:
+    """Return whether Docker's daemon builds the image of a task. Raises: TaskError for an unknown builder."""
+    builder = checked_builder(task.parameters.get("build", BUILDERS[0]))
+    return builder == DOCKER
+
+
+def checked_builder(value: object) -> str:
+    """Return a task's parameter `build`. Raises: TaskError."""
+    if value not in BUILDERS:
+        raise TaskError(f"build must be one of {', '.join(BUILDERS)}, not {value!r:.80}")
+    return str(value)
+
+
+def playing(backend: Backend, task: Task) -> Backend:
+    """Return the backend that plays a task: Docker's for an image of its daemon, whatever else is chosen.
+
+    Raises: TaskError if Docker is to play an image that is not in its daemon.
+    """
+    if is_built_by_docker(task):
+        return docker_backend(backend)
+    if is_docker(backend):
+        raise TaskError(
+            f"{task.id} is built in agentgym's cache, of which Docker's daemon knows nothing. Import it again by "
+            "`agentgym tasks import harbor FOLDER --option build=docker`, or play it on the backend namespaces."
+        )
+    return backend
 
 
 def folder_of(task: Task) -> TerminalFolder:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any, Protocol
 
 from agentgym import SandboxSpec, SandboxUnavailable, TaskError
 from agentgym.sandbox import Sandbox, rootfs
@@ -35,6 +36,14 @@ for word do
 done
 exec {program} "$@"
 """
+
+
+class Connected(Protocol):
+    """A sandbox, or a build that has ended."""
+
+    @property
+    def connections(self) -> tuple[Any, ...]:
+        """Return the requests to the network, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +126,12 @@ async def network_of_tests(network: str, tests: Files) -> TaskNetwork:
     return TaskNetwork(indexes.network, (uv.name,), environment, {**indexes.files, **wrappers}, (folder,))
 
 
-def check_reached(sandbox: Sandbox, who: str, seen: int = 0) -> None:
+def check_reached(source: Connected, who: str, seen: int = 0) -> None:
     """Check that each allowed host answered. `seen`: how many connections not to look at.
 
     Raises: SandboxUnavailable.
     """
-    for connection in sandbox.connections[seen:]:
+    for connection in source.connections[seen:]:
         if not connection.bytes_received and any(text in connection.reason for text in UNREACHABLE):
             raise SandboxUnavailable(
                 f"{who} needs {connection.host}, and this host's network does not reach it: {connection.reason} "

@@ -18,7 +18,7 @@ from agentgym.sandbox import Backend, Sandbox
 from .build_context import Files
 from .controls import always_passing, is_pytest, sways_tests, with_failing
 from .environment import HANDED_IN, CodeTerminal
-from .sandbox import folder_of, open_task
+from .sandbox import folder_of, open_task, playing
 from .submission import read_submission
 from .task_network import check_reached, checked_network, network_of_tests
 
@@ -56,7 +56,7 @@ class TerminalVerifier(Reward):
       the folder's solution.
 
     Args:
-        backend: makes the sandboxes; a name or a Backend.
+        backend: makes the sandboxes, but of tasks that Docker builds; a name or a Backend.
     """
 
     weights: Mapping[str, float] = {"forged": 0.0}
@@ -153,7 +153,7 @@ class TerminalVerifier(Reward):
 
     async def _run(self, task: Task, command: str) -> str:
         """Return what a command prints in the task's initial files."""
-        backend = shared_backend(self.backend)
+        backend = playing(shared_backend(self.backend), task)
         spec, _ = await open_task(backend, task, folder_of(task))
         sandbox = await backend.create(spec)
         try:
@@ -188,7 +188,7 @@ class TerminalVerifier(Reward):
         self, task: Task, submission: str, output: list[str] | None, tests: Files | None, keep: Keep
     ) -> float:
         folder = folder_of(task)
-        backend = shared_backend(self.backend)
+        backend = playing(shared_backend(self.backend), task)
         spec, workdir = await open_task(backend, task, folder)
         network = await network_of_tests(checked_network(task.parameters.get("network", "none")), folder.tests)
         snapshot = None

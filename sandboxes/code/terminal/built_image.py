@@ -1,0 +1,55 @@
+"""What a build of a terminal task makes, and how builds that would make the same wait for each other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentgym import SandboxUnavailable
+from agentgym.sandbox import cache_folder
+
+from .build_steps import ImageConfig
+
+POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltImage:
+    """An image in the cache or in Docker's daemon: its digest, and what it says about its commands."""
+
+    digest: str
+    config: ImageConfig
+
+
+def records() -> Path:
+    """Return the folder of records. Raises: SandboxUnavailable if it is another user's, who could name other images."""
+    folder = cache_folder() / "builds"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        owner = folder.stat().st_uid
+    except OSError as error:
+        raise SandboxUnavailable(f"No images can be built in {folder} ({error}). Set AGENTGYM_CACHE.") from error
+    if owner != os.geteuid():
+        raise SandboxUnavailable(f"{folder} belongs to another user. Set AGENTGYM_CACHE to a folder of yours.")
+    return folder
+
+
+@contextlib.asynccontextmanager
+async def locked(path: Path) -> AsyncIterator[None]:
+    """Hold a lock among all tasks of all processes."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(POLL_S)
+        yield
+    finally:
+        os.close(descriptor)
