@@ -6,6 +6,7 @@ Standard library only. A server is not trusted: it may end, be silent, or never 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import re
@@ -23,6 +24,8 @@ MAX_MESSAGES = 10_000
 """How many messages a server may send before it answers a request."""
 MAX_LAST_WORDS = 2_000
 _PIECE = 65_536
+_RETRY_S, _LEAST_RETRY_S = 0.5, 0.05
+"""How long to wait before a stream is resumed, unless the server says; and the least that it may say."""
 _HEADER_SAFE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 
 Message = Mapping[str, Any]
@@ -148,7 +151,7 @@ class StreamableHttp:
     def ask(self, message: Message, deadline: float) -> Iterator[Message]:
         """Send a request, and yield the messages in the server's reply. Raises: ServerFailed, ServerLate."""
         count = 0
-        for text in self._post(message, deadline):
+        for text in self._post(message, deadline, resumes=True):
             try:
                 received = json.loads(text)
             except (ValueError, RecursionError) as error:
@@ -160,22 +163,33 @@ class StreamableHttp:
                     yield entry
         raise ServerFailed("The server ended its reply before the answer.")
 
-    def _post(self, message: Message, deadline: float) -> Iterator[str]:
-        headers = {**self._headers, "Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    def _post(self, message: Message, deadline: float, *, resumes: bool = False) -> Iterator[str]:
+        """Send a message, and yield what comes back. `resumes`: go on where a stream of events ended, if it has ids."""
+        headers = {**self._headers, "Accept": "application/json, text/event-stream"}
         if self.version:
             headers["MCP-Protocol-Version"] = self.version
         if self._session is not None:
             headers["Mcp-Session-Id"] = self._session
         headers |= {name: header_value(value) for name, value in self.mirrored.items()}
-        request = urllib.request.Request(self._url, _encoded(message), headers, method="POST")
+        posted = headers | {"Content-Type": "application/json"}
+        request = urllib.request.Request(self._url, _encoded(message), posted, method="POST")
+        events = _EventStream()
         try:
-            with self._open(request, timeout=max(0.1, deadline - time.monotonic())) as reply:
-                if (session := reply.headers.get("Mcp-Session-Id")) is not None:
-                    self._session = session
-                if reply.headers.get_content_type() == "text/event-stream":
-                    yield from _events(reply, deadline)
-                elif body := b"".join(_pieces(reply, deadline)):
-                    yield body.decode("utf-8", "replace")
+            while True:
+                with self._open(request, timeout=max(0.1, deadline - time.monotonic())) as reply:
+                    if (session := reply.headers.get("Mcp-Session-Id")) is not None:
+                        self._session = headers["Mcp-Session-Id"] = session
+                    if reply.headers.get_content_type() == "text/event-stream":
+                        yield from events.read(reply, deadline)
+                    elif body := b"".join(_pieces(reply, deadline)):
+                        yield body.decode("utf-8", "replace")
+                if not (resumes and events.last_id):
+                    return
+                if time.monotonic() + events.retry_s > deadline:
+                    raise ServerLate
+                time.sleep(events.retry_s)
+                resumed = headers | {"Accept": "text/event-stream", "Last-Event-ID": events.last_id}
+                request = urllib.request.Request(self._url, None, resumed)
         except urllib.error.HTTPError as error:
             body = error.read(_PIECE)
             if error.headers.get_content_type() == "application/json" and b'"jsonrpc"' in body:
@@ -185,7 +199,7 @@ class StreamableHttp:
             raise ServerFailed(f"{self._url} answers {error.code} {error.reason}. {answer}".rstrip()) from error
         except TimeoutError as error:
             raise ServerLate from error
-        except OSError as error:  # includes urllib.error.URLError
+        except (OSError, http.client.HTTPException) as error:  # includes urllib.error.URLError
             if isinstance(reason := getattr(error, "reason", error), TimeoutError):
                 raise ServerLate from error
             raise ServerFailed(f"{self._url} cannot be reached: {reason}.") from error
@@ -220,16 +234,43 @@ def _pieces(reply: Any, deadline: float) -> Iterator[bytes]:
             raise ServerLate
 
 
-def _events(reply: Any, deadline: float) -> Iterator[str]:
-    """Yield the data of server-sent events."""
-    buffer, data = bytearray(), []
-    for piece in _pieces(reply, deadline):
-        buffer += piece
-        *lines, rest = buffer.replace(b"\r\n", b"\n").split(b"\n")
-        buffer = bytearray(rest)
-        for line in lines:
-            if line.startswith(b"data:"):
-                data.append(line[5:].removeprefix(b" ").decode("utf-8", "replace"))
-            elif not line and data:
-                yield "\n".join(data)
-                data = []
+class _EventStream:
+    """Reads server-sent events.
+
+    Attributes:
+        last_id: the id of the last event, after which the server can go on in another reply; empty without ids.
+        retry_s: how long the server wants its client to wait before that.
+    """
+
+    def __init__(self) -> None:
+        self.last_id, self.retry_s = "", _RETRY_S
+
+    def read(self, reply: Any, deadline: float) -> Iterator[str]:
+        """Yield the data of the events of one reply that have any. A reply that breaks off only ends, if it has ids."""
+        buffer, data = bytearray(), []
+        pieces = _pieces(reply, deadline)
+        while True:
+            try:
+                piece = next(pieces, b"")
+            except (ConnectionError, http.client.HTTPException):
+                if not self.last_id:
+                    raise
+                return
+            if not piece:
+                return
+            buffer += piece
+            *lines, rest = buffer.replace(b"\r\n", b"\n").split(b"\n")
+            buffer = bytearray(rest)
+            for line in lines:
+                name, _, value = line.decode("utf-8", "replace").partition(":")
+                value = value.removeprefix(" ")
+                if name == "data":
+                    data.append(value)
+                elif name == "id":
+                    self.last_id = value if _HEADER_SAFE.fullmatch(value) else ""
+                elif name == "retry" and value.isascii() and value.isdecimal():
+                    self.retry_s = max(_LEAST_RETRY_S, int(value[:9]) / 1000)
+                elif not line:
+                    if text := "\n".join(data).strip():
+                        yield text
+                    data = []

@@ -247,10 +247,15 @@ def test_a_registered_server_has_its_place_and_may_reach_its_host_alone():
             McpServer(**wrong)
 
 
+def as_event(reply: object) -> str:
+    return f": hello\r\n\r\ndata: {json.dumps(reply)}\r\n\r\n"
+
+
 class HttpServer(BaseHTTPRequestHandler):
     """One tool, `echo`, in the era that the path names; its replies are events of a stream where sessions are."""
 
     seen: list[tuple[str, str]] = []
+    unanswered: dict[str, object] = {}
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -272,8 +277,21 @@ class HttpServer(BaseHTTPRequestHandler):
         elif "id" not in request:
             self.send_response(202)
             self.end_headers()
+        elif method == "tools/call" and self.path != "/sessions":
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Content-Length", "99" if self.path == "/broken" else "26")
+            self.end_headers()
+            self.wfile.write(b"id: 7\nretry: 60\ndata: \n\n\n")
+            type(self).unanswered = request
         else:
-            self.answer(request, lambda reply: f": hello\r\n\r\ndata: {json.dumps(reply)}\r\n\r\n", "text/event-stream")
+            self.answer(request, as_event, "text/event-stream")
+
+    def do_GET(self) -> None:
+        """Go on with a stream after its last event, but at /silent only with further events without data."""
+        self.seen.append(("GET", self.headers["Last-Event-ID"]))
+        encode = (lambda reply: "id: 8\n\n") if self.path == "/silent" else as_event
+        self.answer(self.unanswered, encode, "text/event-stream")
 
     def answer(self, request, encode, kind):
         schema = {"type": "object", "properties": {"text": {"type": "string", "x-mcp-header": "Text"}}}
@@ -320,6 +338,21 @@ async def test_a_server_over_http_is_played_from_a_sandbox_that_reaches_it_alone
             ("tools/list", "s-1"),
             ("tools/call", "s-1"),
         ]
+
+
+@pytest.mark.needs_namespaces
+@pytest.mark.parametrize("path", ["ended", "broken", "silent"])
+async def test_a_stream_that_ended_before_the_answer_goes_on_in_another_reply(http_address, path):
+    environment = make(register_mcp("test/http-v1", url=f"http://{http_address}/{path}", call_s=2.0))
+    await environment.reset(Task("t", "test/http-v1", "Speak."), seed=0)
+    result = await environment.call(Call("echo", {"text": "late"}))
+    assert (result.content == "late") is (path != "silent")
+    await environment.close()
+    resumed = [last_id for method, last_id in HttpServer.seen if method == "GET"]
+    assert resumed[0] == "7"
+    if path == "silent":
+        assert set(resumed[1:]) == {"8"}
+        assert "did not answer within" in result.content
 
 
 @pytest.mark.needs_namespaces
