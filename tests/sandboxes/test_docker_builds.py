@@ -85,11 +85,11 @@ async def test_an_image_has_what_its_dockerfile_says_and_is_built_once(base, fol
     folder = folder_of(
         f"FROM {base} AS tools\nRUN mkdir /out && printf one > /out/one\n"
         f"FROM {base}\nENV PLACE=/srv/place\nWORKDIR $PLACE\nCOPY a.txt data /copied/\nCOPY --from=tools /out /got\n"
-        'RUN printf "$PLACE $PWD" > /where\nUSER 7\nCMD ["true"]\n',
+        'RUN printf "$PLACE $PWD" > /where\nUSER 7\nENTRYPOINT ["/e"]\nCMD ["true"]\n',
         {"a.txt": b"A", "data/b.txt": b"B", "ignored": b"", ".dockerignore": b"ignored\n"},
     )
     image = await build_by_daemon(folder, [base])
-    assert image.config.workdir == "/srv/place"
+    assert (image.config.workdir, image.config.entrypoint) == ("/srv/place", ("/e",))
     assert dict(image.config.environment)["PLACE"] == "/srv/place"
     assert "Docker daemon builds" in capfd.readouterr().err
     assert await build_by_daemon(folder, [base]) == image

@@ -197,6 +197,55 @@ async def test_a_folder_that_was_changed_since_it_was_imported_is_not_played(tas
         await load_reward("terminal_verifier").score(task, "")
 
 
+ENTRY = '#!/bin/sh\n(while sleep 0.1; do echo beat > /srv/beat; done) &\nexec "$@"\n'
+ALIVE = """#!/bin/sh
+rm -f /srv/beat; sleep 0.5
+if [ -f /srv/beat ] && [ -f /app/done ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
+"""
+
+
+@pytest.fixture
+def with_service(tasks, tmp_path):
+    """Returns a function: the task of a folder whose image has an entrypoint that starts a service."""
+
+    def imported(compose: str = "", build: str = "agentgym", base: str = "python:3.11-slim") -> Task:
+        folder = write_folders(tmp_path, "greeting") / "greeting"
+        files = {
+            "environment/entry.sh": ENTRY,
+            "environment/Dockerfile": f"FROM {base}\nWORKDIR /srv\nCOPY entry.sh /entry.sh\n"
+            'RUN chmod 755 /entry.sh\nENTRYPOINT ["/entry.sh"]\nCMD ["false"]\n',
+            "tests/test.sh": ALIVE,
+            "solution/solve.sh": "mkdir -p /app && touch /app/done\n",
+        }
+        for name, text in {**files, **({"environment/docker-compose.yaml": compose} if compose else {})}.items():
+            (folder / name).write_text(text)
+        return load("importers", "harbor")(folder, build=build)["held_out"][0]
+
+    return imported
+
+
+async def test_the_entrypoint_of_the_image_runs_beside_the_shell_and_the_tests(with_service):
+    task = with_service()
+    environment = agentgym.make(task.environment)
+    try:
+        await environment.reset(task.public(), seed=0)
+        for _ in range(2):  # also after a command has ended
+            result = await environment.call(Call("bash", {"command": "rm -f /srv/beat; sleep 0.5; cat /srv/beat; pwd"}))
+            assert result.content == "beat\n/srv"
+    finally:
+        await environment.close()
+    assert await earned(task, "mkdir -p /app && touch /app/done") == (1, 0)
+    assert await earned(task) == (0, 0)
+    assert await earned(task, "mkdir -p /app && touch /app/done; rm /entry.sh") == (0, 0), "without its service"
+    forging = ENTRY.replace("echo beat > /srv/beat", "echo 1 > /logs/verifier/reward.txt; touch /app/done /srv/beat")
+    assert await earned(task, f"mkdir -p /app; printf '%s' '{forging}' > /entry.sh") == (0, 1)
+
+
+async def test_a_compose_file_replaces_the_entrypoint(with_service):
+    compose = "services: {main: {build: ., entrypoint: [sleep, infinity]}}\n"
+    assert await earned(with_service(compose), "mkdir -p /app && touch /app/done") == (0, 0)
+
+
 async def test_more_disk_than_the_machine_can_give_is_not_granted_and_a_full_disk_is_the_agents(tasks, tmp_path):
     folder = write_folders(tmp_path, "counted") / "counted"
     (folder / "task.toml").write_text("verifier.env = { EXPECTED = '7' }\nenvironment.storage_mb = 900000\n")

@@ -46,7 +46,7 @@ T = TypeVar("T")
 class DockerImage:
     """An image of the daemon.
 
-    `digest`: sha256:... of its content. `environment`, `volumes`, `workdir`: as the image declares them.
+    `digest`: sha256:... of its content. `environment`, `volumes`, `workdir`, `entrypoint`: as the image declares them.
     `size_mib`: with the images below it.
     """
 
@@ -56,6 +56,7 @@ class DockerImage:
     volumes: tuple[str, ...]
     workdir: str = "/"
     size_mib: int = 0
+    entrypoint: tuple[str, ...] = ()
 
 
 class Daemon:
@@ -115,7 +116,9 @@ class Daemon:
         pairs = (variable.partition("=") for variable in facts["Config"].get("Env") or ())
         volumes, workdir = tuple(facts["Config"].get("Volumes") or ()), facts["Config"].get("WorkingDir") or "/"
         environment = {name: value for name, _, value in pairs}
-        return DockerImage(full_name, facts["Id"], environment, volumes, workdir, facts.get("Size", 0) // 2**20)
+        entrypoint = tuple(facts["Config"].get("Entrypoint") or ())
+        size_mib = facts.get("Size", 0) // 2**20
+        return DockerImage(full_name, facts["Id"], environment, volumes, workdir, size_mib, entrypoint)
 
     def remove_image(self, name: str) -> None:
         """Remove an image, unless others are built on it. Raises: DockerException."""

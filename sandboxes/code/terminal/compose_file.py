@@ -87,6 +87,7 @@ class ComposeService:
         image: the image of a service without a build.
         environment, workdir: as `docker run` takes them; empty where the image's own hold.
         has_network: whether the service may have a network.
+        has_entrypoint: whether it replaces the image's entrypoint by one that only waits.
     """
 
     dockerfile: str = ""
@@ -97,6 +98,7 @@ class ComposeService:
     environment: Mapping[str, str] = field(default_factory=dict)
     workdir: str = ""
     has_network: bool = True
+    has_entrypoint: bool = field(default=False, repr=False)
 
 
 def load_yaml(text: str, name: str) -> object:
@@ -155,6 +157,7 @@ def _service(service: Mapping[str, Any], files: Files) -> ComposeService:
         environment=_pairs(service.get("environment"), "environment"),
         workdir=_text(service.get("working_dir"), "working_dir"),
         has_network=service.get("network_mode") != "none",
+        has_entrypoint=service.get("entrypoint") is not None,
     )
 
 

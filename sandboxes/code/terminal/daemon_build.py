@@ -84,7 +84,8 @@ async def build_by_daemon(folder: TerminalFolder, bases: list[str]) -> BuiltImag
                 remedy = f" {WITHOUT}" if "BuildKit" in end.reason else ""
                 raise TaskError(f"{folder.name}: {where} {end.reason}{refusals(end)}{remedy}") from None
             image = end.image
-    return BuiltImage(image.digest, ImageConfig(tuple(image.environment.items()), image.workdir))
+    config = ImageConfig(tuple(image.environment.items()), image.workdir, entrypoint=image.entrypoint)
+    return BuiltImage(image.digest, config)
 
 
 def _check_downloads(folder: TerminalFolder) -> None:

@@ -191,12 +191,14 @@ class CodeTerminal(Environment):
             await self.open_sandbox()  # raises an error that says what is missing
         assert self.backend is not None
         self.backend = playing(self.backend, task)
-        spec, self._workdir = await open_task(self.backend, task, self._folder)
+        image = await open_task(self.backend, task, self._folder)
+        self._workdir = image.workdir
         network = checked_network(task.parameters.get("network", "none"))
         self._network = await network_of_agent(network if self._folder.has_network else "none")
-        self._spec = self._network.spec(spec)
+        self._spec = self._network.spec(image.spec)
         self._shell = await self.open_sandbox(self._spec, snapshot=snapshot)
         await self._network.prepare(self._shell)
+        await image.start(self._shell)
 
 
 def _as_command(folder: TerminalFolder) -> str | None:

@@ -34,6 +34,7 @@ class TerminalFolder:
         tests, solution: the files of /tests and /solution.
         environment, workdir: variables and folder of all commands, in place of the image's; empty for the image's.
         has_network: whether the task leaves the agent a network.
+        starts_entrypoint: whether the image's entrypoint is started.
         test_script, solution_script: the names of the scripts among them.
         pays_by_status: whether the reward is 1 for the script's exit status 0, instead of being read from a file.
         agent_s, verifier_s, build_s: limits in wall seconds of all the agent's commands, of the tests, and of one RUN.
@@ -60,6 +61,7 @@ class TerminalFolder:
     environment: Mapping[str, str] = field(default_factory=dict)
     workdir: str = ""
     has_network: bool = True
+    starts_entrypoint: bool = True
     verifier_environment: Mapping[str, str] = field(default_factory=dict)
     solution_environment: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
@@ -148,6 +150,8 @@ def _checked(
     service = ComposeService()
     if COMPOSE in context:
         service = read_compose(context[COMPOSE][0].decode("utf-8", "replace"), COMPOSE, context)
+    if service.has_entrypoint:
+        fields["starts_entrypoint"] = False
     fields["has_network"] = service.has_network and fields.get("has_network", True)
     dockerfile = service.dockerfile
     if not dockerfile and "Dockerfile" in context and not service.image:

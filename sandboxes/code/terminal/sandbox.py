@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from agentgym import SandboxSpec, Task, TaskError
-from agentgym.sandbox import Backend
+from agentgym.sandbox import Backend, Sandbox
 
 from .base_images import BaseImage, images_from
 from .build import build_image
@@ -17,11 +19,34 @@ BUILDERS = ("agentgym", DOCKER)
 """Who builds images: agentgym in sandboxes, or Docker's daemon; who has them plays them too."""
 
 
-async def open_task(backend: Backend, task: Task, folder: TerminalFolder) -> tuple[SandboxSpec, str]:
+ENTRYPOINT = 'cd "$0"; exec "$@" > /dev/null 2>&1 < /dev/null'
+IDLE = ("sh", "-c", "sleep infinity")
+"""What Harbor gives an image's entrypoint in place of its CMD."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskImage:
+    """How the image of a task is played.
+
+    Attributes:
+        spec: the spec of its sandboxes. workdir: the folder in which their commands start.
+        entrypoint: the image's own program, which runs beside all commands; empty for none.
+    """
+
+    spec: SandboxSpec
+    workdir: str
+    entrypoint: tuple[str, ...]
+
+    async def start(self, sandbox: Sandbox) -> None:
+        """Start the entrypoint, which may start services, in a new sandbox."""
+        if self.entrypoint:
+            await sandbox.open_channel(["sh", "-c", ENTRYPOINT, self.workdir, *self.entrypoint, *IDLE])
+
+
+async def open_task(backend: Backend, task: Task, folder: TerminalFolder) -> TaskImage:
     """Build the image of a task folder, unless it is in the cache or in Docker's daemon.
 
     Args: `backend`, from `playing`.
-    Returns: the spec of its sandboxes, and the folder in which their commands start.
     Raises: TaskError naming the step of the Dockerfile that fails; SandboxError.
     """
     images = _images_of(task)
@@ -40,7 +65,8 @@ async def open_task(backend: Backend, task: Task, folder: TerminalFolder) -> tup
         environment=tuple({**dict(image.config.environment), **folder.environment}.items()),
         preload=PRELOADED,
     )
-    return spec, folder.workdir or image.config.workdir
+    entrypoint = image.config.entrypoint if folder.starts_entrypoint else ()
+    return TaskImage(spec, folder.workdir or image.config.workdir, entrypoint)
 
 
 def is_built_by_docker(task: Task) -> bool:

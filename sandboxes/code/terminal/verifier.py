@@ -51,9 +51,9 @@ class TerminalVerifier(Reward):
     - A program of the agent that the tests start could write the reward itself. So if the tests use pytest, they are
       run again with a failing test added to each file. The reward must fall, if it falls for the folder's solution or,
       without one, for the initial files with tests that all pass.
-    - Files of the agent could stand in for the programs that test, or be loaded by them (PATH, sitecustomize.py, .pth,
-      conftest.py, ld.so.preload). So the tests are run again without such files. The reward must stay, if it stays for
-      the folder's solution.
+    - Files of the agent could stand in for the programs that test, or be loaded by them (PATH, sitecustomize.py,
+      .pth, conftest.py, ld.so.preload), or be the image's entrypoint, which runs beside the tests. So the tests are
+      run again without such files. The reward must stay, if it stays for the folder's solution.
 
     Args:
         backend: makes the sandboxes, but of tasks that Docker builds; a name or a Backend.
@@ -117,11 +117,13 @@ class TerminalVerifier(Reward):
         """Return whether the reward falls without the files that could sway the tests, and the solution's does not."""
         if not submission or not folder_of(task).solution:
             return False
+        backend = playing(shared_backend(self.backend), task)
+        entrypoint = (await open_task(backend, task, folder_of(task))).entrypoint
         path, *programs = (await self._run(task, 'echo "$PATH"; compgen -c')).splitlines()
         names, folders = frozenset(programs), path.split(":")
 
         def keep(path: str, kind: str) -> bool:
-            return kind == "d" or not sways_tests(path, names, folders)
+            return kind == "d" or not (sways_tests(path, names, folders) or f"/{path}" in entrypoint)
 
         async def changes_something(text: str) -> bool:
             rest, every = [await asyncio.to_thread(read_submission, text, *which) for which in ((keep,), ())]
@@ -154,8 +156,7 @@ class TerminalVerifier(Reward):
     async def _run(self, task: Task, command: str) -> str:
         """Return what a command prints in the task's initial files."""
         backend = playing(shared_backend(self.backend), task)
-        spec, _ = await open_task(backend, task, folder_of(task))
-        sandbox = await backend.create(spec)
+        sandbox = await backend.create((await open_task(backend, task, folder_of(task))).spec)
         try:
             result = await sandbox.exec(["bash", "-c", command], max_output_bytes=2**20)
             return result.stdout.decode("utf-8", "replace")
@@ -189,7 +190,8 @@ class TerminalVerifier(Reward):
     ) -> float:
         folder = folder_of(task)
         backend = playing(shared_backend(self.backend), task)
-        spec, workdir = await open_task(backend, task, folder)
+        image = await open_task(backend, task, folder)
+        spec = image.spec
         network = await network_of_tests(checked_network(task.parameters.get("network", "none")), folder.tests)
         snapshot = None
         if submission:
@@ -198,12 +200,13 @@ class TerminalVerifier(Reward):
         sandbox = await backend.create(network.spec(spec), snapshot=snapshot)
         try:
             await network.prepare(sandbox)
+            await image.start(sandbox)
             for path, (data, mode) in (folder.tests if tests is None else tests).items():
                 await sandbox.write(f"/tests/{path}", data, mode)
             await sandbox.exec(["mkdir", "-p", "/logs/verifier", "/logs/agent"])
             result = await sandbox.exec(
                 ["bash", f"/tests/{folder.test_script}"],
-                cwd=workdir,
+                cwd=image.workdir,
                 env={"PYTHONNOUSERSITE": "1", **network.variables(spec), **folder.verifier_environment},
                 timeout_s=folder.verifier_s,
                 max_output_bytes=OUTPUT,
