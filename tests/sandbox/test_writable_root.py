@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import tarfile
+from contextlib import nullcontext
 
 import pytest
 from containers import daemon
@@ -17,6 +18,7 @@ from specs import SMALL, checks_about
 from agentgym.errors import SandboxError, SandboxUnavailable
 from agentgym.sandbox import rootfs as rootfs_store
 from agentgym.sandbox.contract import REMOVED
+from agentgym.sandbox.docker import backend as docker_backend
 from agentgym.sandbox.docker.backend import DockerBackend
 from agentgym.sandbox.host.trees import changes_of, merged
 from agentgym.sandbox.limits import SandboxSpec
@@ -144,7 +146,13 @@ async def test_changes_of_owner_and_user_succeed_without_effect(create, spec, ba
 
 @pytest.mark.needs_docker
 @pytest.mark.parametrize("backend_name", ["docker"], indirect=True)
-async def test_root_of_a_container_reaches_nothing_of_the_guest_and_writes_only_to_the_bounded_overlay(create, spec):
+@pytest.mark.parametrize("user", ["root", "ordinary"])
+async def test_root_of_a_container_reaches_nothing_of_the_guest_and_writes_only_to_the_bounded_overlay(
+    create, spec, user, monkeypatch
+):
+    if user == "ordinary":  # whose process cannot open the guest's oom_score_adj, so that the guest does
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        monkeypatch.setattr(docker_backend, "oom_score_of_peer", lambda connection: nullcontext([]))
     sandbox = await create(spec)
     for what in ("fd/3", "environ", "maps", "mem", "root/etc/passwd", "io"):
         result = await sandbox.exec(["cat", f"/proc/1/{what}"])

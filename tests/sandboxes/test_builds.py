@@ -22,7 +22,7 @@ from agentgym.errors import SandboxError, TaskError
 from agentgym.sandbox import NamespacesBackend
 from agentgym.sandbox.rootfs import INDEX_FOLDER
 from agentgym.sandbox.rootfs.python_image import write_python_image
-from agentgym.sandboxes.code.terminal import build
+from agentgym.sandboxes.code.terminal import build, built_image
 from agentgym.sandboxes.code.terminal.base_images import base_images
 from agentgym.sandboxes.code.terminal.build import build_image
 from agentgym.sandboxes.code.terminal.disk import disk_of_build, memory_mib
@@ -207,7 +207,7 @@ async def test_a_step_that_has_failed_is_not_tried_again_at_once_unless_somethin
     monkeypatch.setenv("AGENTGYM_BUILD_ALLOW", "files.test")
     with pytest.raises(TaskError, match="ended with 7"):
         await built(backend, folder)
-    monkeypatch.setattr(build, "FAILED_S", 0.0)
+    monkeypatch.setattr(built_image, "FAILED_S", 0.0)
     with pytest.raises(TaskError, match="ended with 7"):
         await built(backend, folder)
     assert capfd.readouterr().err.count("RUN touch") == 2

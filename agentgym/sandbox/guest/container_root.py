@@ -14,6 +14,7 @@ from .root import ETC, PROGRAMS
 
 _MS_MOVE = 8192
 _FLAGS = {"nosuid": kernel.MS_NOSUID, "nodev": kernel.MS_NODEV, "noexec": kernel.MS_NOEXEC}
+_KERNEL_FOLDERS = ("/proc", "/dev", "/sys")
 _WRITABLE = ("/dev/pts", "/dev/shm")
 
 
@@ -45,9 +46,9 @@ def enter(files: str, layers: list[int], visible: tuple[str, ...], capabilities:
         os.chmod(f"{overlay}/{os.fsdecode(top)}", mode)
     os.chmod(f"{files}/shm", 0o1777)
     _bind(f"{files}/shm", "/dev/shm")
-    _make_read_only("/proc", "/dev", "/sys")
-    for path in ("/proc", "/dev", "/sys", *visible, *([PROGRAMS] if os.path.isdir(PROGRAMS) else [])):
+    for path in (*_KERNEL_FOLDERS, *visible, *([PROGRAMS] if os.path.isdir(PROGRAMS) else [])):
         _bind(path, overlay + path)
+    _make_read_only(overlay)
     os.chdir(overlay)
     kernel.mount(".", "/", None, _MS_MOVE)  # not pivot_root, which Docker's filter of system calls denies
     os.chroot(".")
@@ -55,12 +56,16 @@ def enter(files: str, layers: list[int], visible: tuple[str, ...], capabilities:
     return changes
 
 
-def _make_read_only(*tops: str) -> None:
-    """Make what is mounted at or below these folders read-only: user 0 may write there without any capability."""
+def _make_read_only(overlay: str) -> None:
+    """Make the folders of the kernel in the overlay read-only: user 0 may write there without any capability.
+
+    Those outside cannot be: the guest has a file of /proc open for writing.
+    """
     with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
         mounts = [line.split()[1:4:2] for line in file]
     for path, options in mounts:
-        if path in _WRITABLE or not any(path == top or path.startswith(f"{top}/") for top in tops):
+        inside = path[len(overlay) :] if path.startswith(f"{overlay}/") else ""
+        if inside in _WRITABLE or not any(inside == top or inside.startswith(f"{top}/") for top in _KERNEL_FOLDERS):
             continue
         flags = sum(_FLAGS.get(option, 0) for option in options.split(","))
         kernel.mount(None, path, None, kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | flags)

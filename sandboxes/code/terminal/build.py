@@ -15,12 +15,10 @@ import asyncio
 import hashlib
 import json
 import os
-import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 from agentgym import SandboxSpec, SandboxUnavailable, TaskError
@@ -30,7 +28,7 @@ from .base_images import BaseImage, unpacked_base
 from .build_context import copied_files
 from .build_sandbox import PRELOADED, BuildSandbox
 from .build_steps import Copy, ImageConfig, Run, Step
-from .built_image import BuiltImage, locked, records
+from .built_image import BuiltImage, locked, records, remember_failure, remembered_failure
 from .disk import ALLOWED as DISK_ALLOWED
 from .disk import disk_of_build
 from .dockerfile import BuildStage
@@ -40,7 +38,6 @@ from .task_network import ALLOWED, host_indexes
 MEMORY_MIB, CPU_CORES, PROCESSES, INODES = 2048, 2.0, 512, 500_000
 """Limits of a build; a task's own memory is allowed where it is more. Files count as memory too."""
 MAX_LAYERS = 40
-FAILED_S = 600.0
 MAX_TEXT = 70
 USED_UP = ("No space left on device", "as much data as it may")
 """What a failed step prints, and what the network says, when the disk or the transfer is used up."""
@@ -116,11 +113,12 @@ class _Build:
         async with locked(folder / f"{key}.lock"):
             if (known := await asyncio.to_thread(_known, record)) is not None:
                 return known  # another build was faster
-            self._check_not_failed(failure, steps)
+            if about := remembered_failure(failure, self._conditions()):
+                raise self._error(steps, *about)
             try:
                 image = await self._make(below, steps)
             except _StepFailed as error:
-                failure.write_text(json.dumps([*self._conditions(), error.index, error.reason]))
+                remember_failure(failure, self._conditions(), [error.index, error.reason])
                 raise self._error(steps, error.index, error.reason) from error
             draft = record.with_suffix(f".{os.getpid()}")
             draft.write_text(json.dumps({"digest": image.digest}))
@@ -177,19 +175,8 @@ class _Build:
         return TaskError(f"{self._name(index)} of its Dockerfile, line {step.line}, {_excerpt(step)!r}, {reason}")
 
     def _conditions(self) -> list[object]:
-        """Return what a step's failure depends on, beside its layer: this process, and what the build may use."""
-        return [_process(), os.environ.get(ALLOWED, ""), self._folder.build_s, self._folder.memory_mib, self._disk_mib]
-
-    def _check_not_failed(self, failure: Path, steps: Sequence[Step]) -> None:
-        """Raise TaskError if the same steps have failed here just now: the plays of one task need not fail anew."""
-        try:
-            if time.time() - failure.stat().st_mtime > FAILED_S:
-                return
-            *conditions, index, reason = json.loads(failure.read_text())
-        except (FileNotFoundError, ValueError):
-            return
-        if conditions == self._conditions():
-            raise self._error(steps, index, reason)
+        """Return what a step's failure depends on, beside its layer: what the build may use."""
+        return [os.environ.get(ALLOWED, ""), self._folder.build_s, self._folder.memory_mib, self._disk_mib]
 
     async def _opened(self, stage: str) -> Sandbox:
         source = await self._source(stage)
@@ -215,12 +202,6 @@ class _StepFailed(Exception):
 def _excerpt(step: Step) -> str:
     text = " ".join(step.text.split())
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
-
-
-@cache
-def _process() -> str:
-    """Return a name for this process."""
-    return secrets.token_hex(8)
 
 
 def _groups(steps: Sequence[Step], most: int) -> list[list[Step]]:

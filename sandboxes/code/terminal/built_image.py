@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import json
 import os
-from collections.abc import AsyncIterator
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from agentgym import SandboxUnavailable
 from agentgym.sandbox import cache_folder
@@ -16,6 +21,7 @@ from agentgym.sandbox import cache_folder
 from .build_steps import ImageConfig
 
 POLL_S = 0.2
+FAILED_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +59,28 @@ async def locked(path: Path) -> AsyncIterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def remember_failure(path: Path, conditions: Sequence[object], about: Sequence[object]) -> None:
+    """Write down what is to be said about a failure. `conditions`: what it depends on, beside the content."""
+    path.write_text(json.dumps([_process(), *conditions, list(about)]))
+
+
+def remembered_failure(path: Path, conditions: Sequence[object]) -> list[Any]:
+    """Return what is to be said if the same has failed here just now: the plays of one task need not fail anew.
+
+    Returns: an empty list if it has not.
+    """
+    try:
+        if time.time() - path.stat().st_mtime > FAILED_S:
+            return []
+        *before, about = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return []
+    return list(about) if before == [_process(), *conditions] else []
+
+
+@cache
+def _process() -> str:
+    """Return a name for this process."""
+    return secrets.token_hex(8)

@@ -18,7 +18,7 @@ from agentgym.sandbox import Backend, DockerBackend, rootfs
 from .build_context import packed
 from .build_sandbox import refusals
 from .build_steps import Download, ImageConfig
-from .built_image import BuiltImage, locked, records
+from .built_image import BuiltImage, locked, records, remember_failure, remembered_failure
 from .disk import disk_of_build
 from .dockerfile import Dockerfile
 from .dockerfile_lines import DockerInstruction, split_instructions
@@ -67,6 +67,10 @@ async def build_by_daemon(folder: TerminalFolder, bases: list[str]) -> BuiltImag
         try:
             image = await backend.image(name)
         except SandboxUnavailable:
+            failure = records() / f"{key}.failed"
+            conditions = [list(indexes.network), folder.build_s, folder.memory_mib, disk_mib]
+            if about := remembered_failure(failure, conditions):
+                raise TaskError(f"{folder.name}: {about[0]}") from None
             print(f"{folder.name}: the Docker daemon builds {name}", file=sys.stderr, flush=True)
             end = await backend.build_image(
                 name,
@@ -82,7 +86,9 @@ async def build_by_daemon(folder: TerminalFolder, bases: list[str]) -> BuiltImag
             if end.image is None:
                 where = f"{end.step[:80]!r} of its Dockerfile, built by Docker," if end.step else "its Dockerfile"
                 remedy = f" {WITHOUT}" if "BuildKit" in end.reason else ""
-                raise TaskError(f"{folder.name}: {where} {end.reason}{refusals(end)}{remedy}") from None
+                text = f"{where} {end.reason}{refusals(end)}{remedy}"
+                remember_failure(failure, conditions, [text])
+                raise TaskError(f"{folder.name}: {text}") from None
             image = end.image
     config = ImageConfig(tuple(image.environment.items()), image.workdir, entrypoint=image.entrypoint)
     return BuiltImage(image.digest, config)
