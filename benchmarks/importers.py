@@ -47,6 +47,7 @@ SOURCES = (
     Source("bfcl/BFCL_v4_simple_javascript.json", "bfcl"),
     Source("apps", "apps"),
     Source("bigcodebench/BigCodeBench.jsonl", "bigcodebench"),
+    Source("textworld", "textworld"),
 )
 
 
@@ -97,8 +98,8 @@ async def reproduce(folder: Path, source: Source, most: int | None = None) -> Li
 def count(path: Path) -> int:
     """Return the number of items of a file in its own format, without the importer."""
     if path.is_dir():
-        if questions := list(path.rglob("question.txt")):  # APPS
-            return len(questions)
+        if items := [*path.rglob("question.txt"), *path.rglob("*.z8")]:  # APPS, TextWorld
+            return len(items)
         return len(json.loads((path / "questions.json").read_text(encoding="utf-8")))
     text = (gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()).decode()
     if ".jsonl" in path.name or path.name.startswith("BFCL_"):

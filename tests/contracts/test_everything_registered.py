@@ -68,7 +68,8 @@ TOOLS_AT_RESET = {
     "agentgym/tau-v1",
     "agentgym/tau2-v1",
 }  # the task names them; `agentgym check` looks
-OF_FOLDERS = {"agentgym/code-terminal-v1"}  # folders of the user's: tests/sandboxes/test_terminal.py checks it on some
+OF_FOLDERS = {"agentgym/code-terminal-v1", "agentgym/textworld-v1"}
+"""Of the user's folders and games: tests/sandboxes/test_terminal.py, tests/tasks/test_textworld_importer.py."""
 CALLS_OF_FORMAT = {"tags": ("query", "sql")}  # a call that the format knows; others can write any
 
 

@@ -70,7 +70,8 @@ OWN_TRUTHS = {
     "agentgym/tau2-v1": {"state": "a digest", "basis": ["DB"]},
 }
 """Of environments whose tasks are imported."""
-OF_FOLDERS = {"agentgym/code-terminal-v1"}  # folders of the user's: tests/sandboxes/test_terminal.py tries them
+OF_FOLDERS = {"agentgym/code-terminal-v1", "agentgym/textworld-v1"}
+"""Of the user's folders and games: tests/sandboxes/test_terminal.py, tests/tasks/test_textworld_importer.py."""
 REPLAYED = {"final_state"}
 """Judges that play the calls again and believe no result. Their environments are tried by what the agent calls."""
 
@@ -116,11 +117,11 @@ async def test_a_hostile_end_of_an_episode_is_scored_and_not_paid(name):
     environment = load("environments", name)
     if reason := environment.unavailable_reason():
         pytest.skip(f"{name}: {reason}")
+    if name in OF_FOLDERS:
+        pytest.skip(f"{name} has no tasks of its own")
     if environment.reward in REPLAYED:
         await check_replayed(set_of(name)["train"][0])
         return
-    if name in OF_FOLDERS:
-        pytest.skip(f"{name} has no tasks of its own")
     task = Task("own", name, truth=OWN_TRUTHS[name]) if name in OWN_TRUTHS else set_of(name)["train"][0]
     reward = load_reward(environment.reward)
     for what, hostile in HOSTILE.items():
