@@ -12,12 +12,12 @@ from agentgym.errors import TaskError
 from agentgym.sandboxes.code.terminal import task_network
 from agentgym.sandboxes.code.terminal.task_network import (
     NO_NETWORK,
-    UV_WRAPPER,
     check_reached,
     checked_network,
     network_of_agent,
     network_of_tests,
 )
+from agentgym.sandboxes.code.terminal.uv import INSTALL, SCRIPT, WRAPPER, with_installer
 
 
 @pytest.fixture(autouse=True)
@@ -65,10 +65,38 @@ def test_uv_gets_its_words_but_for_the_choice_of_a_python(tmp_path):
     """The wrapper is a shell script, so that it runs in any image."""
     (tmp_path / "show").write_text('#!/bin/sh\nprintf "[%s]" "$@"\n')
     (tmp_path / "show").chmod(0o755)
-    (tmp_path / "uvx").write_text(UV_WRAPPER.replace("{program}", str(tmp_path / "show")))
+    (tmp_path / "uvx").write_text(WRAPPER.replace("{program}", str(tmp_path / "show")))
     words = ["-p", "3.13", "-w", "pytest==8.4.1", "--python=3.12", "-p3.11", "--python", "3.9", "pytest", "a b", ""]
     done = subprocess.run(["sh", str(tmp_path / "uvx"), *words], capture_output=True, text=True, check=True)
     assert done.stdout == "[-w][pytest==8.4.1][pytest][a b][]"
+
+
+@pytest.mark.parametrize(
+    ("command", "becomes"),
+    [
+        ("curl -LsSf https://astral.sh/uv/0.5.11/install.sh | sh", f"sh {INSTALL}"),
+        ("wget -qO- https://astral.sh/uv/install.sh | bash -s -- -q && uv -V", f"sh {INSTALL}&& uv -V"),
+        ("curl https://astral.sh/uv/install.sh | env UV_INSTALL_DIR=/bin sh", f"UV_INSTALL_DIR=/bin sh {INSTALL}"),
+        ("curl https://astral.sh/ruff/install.sh | sh", "curl https://astral.sh/ruff/install.sh | sh"),
+        (
+            "curl https://astral.sh/uv/install.sh -o uv.sh; cat x | sh",
+            "curl https://astral.sh/uv/install.sh -o uv.sh; cat x | sh",
+        ),
+    ],
+)
+def test_the_installer_of_uv_is_replaced(command, becomes):
+    assert with_installer(command) == becomes
+
+
+def test_what_replaces_the_installer_of_uv_leaves_its_programs_and_their_path(tmp_path):
+    (tmp_path / "inside/bin").mkdir(parents=True)
+    for name in ("uv", "uvx"):
+        (tmp_path / "inside/bin" / name).write_text(f"#!/bin/sh\necho {name} runs\n")
+        (tmp_path / "inside/bin" / name).chmod(0o755)
+    script = SCRIPT.replace("{inside}", str(tmp_path / "inside")) + '. "$HOME/.local/bin/env"; uv; uvx'
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "uv runs\nuvx runs\n"
 
 
 class Seen:

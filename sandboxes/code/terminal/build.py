@@ -1,12 +1,8 @@
 """Builds the image of a Dockerfile: each RUN, with the copies before it, makes a layer that is kept by its content.
 
-    <cache>/builds/KEY.json      the image that the steps so far make
-    <cache>/builds/KEY.lock      held while it is made
-    <cache>/builds/KEY.failed    which step has failed, and why; valid for some minutes, and in that process
-
-KEY hashes the image below and the steps, with the files that they copy. So task folders whose Dockerfiles begin alike
-share these layers, whichever process makes them. A record is written when its image is complete; a build that is killed
-leaves none.
+An image is recorded under a hash of the image below and the steps, with the files that they copy. So task folders whose
+Dockerfiles begin alike share these layers, whichever process makes them. KEY.failed beside the record says which step
+has failed, and why; it is valid for some minutes, and in that process.
 """
 
 from __future__ import annotations
@@ -21,19 +17,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from agentgym import SandboxSpec, SandboxUnavailable, TaskError
+from agentgym import SandboxSpec, TaskError
 from agentgym.sandbox import Backend, Sandbox, rootfs
 
 from .base_images import BaseImage, unpacked_base
 from .build_context import copied_files
 from .build_sandbox import PRELOADED, BuildSandbox
 from .build_steps import Copy, ImageConfig, Run, Step
-from .built_image import BuiltImage, locked, records, remember_failure, remembered_failure
+from .built_image import BuiltImage, recorded_image, remember_failure, remembered_failure
 from .disk import ALLOWED as DISK_ALLOWED
 from .disk import disk_of_build
 from .dockerfile import BuildStage
 from .folder import TerminalFolder
 from .task_network import ALLOWED, host_indexes
+from .uv import INSTALLER, SITE, find_uv
+from .uv import PROGRAM as UV
 
 MEMORY_MIB, CPU_CORES, PROCESSES, INODES = 2048, 2.0, 512, 500_000
 """Limits of a build; a task's own memory is allowed where it is more. Files count as memory too."""
@@ -90,6 +88,8 @@ class _Build:
     async def _content(self, step: Step) -> str:
         """Return what a step's result depends on, beside the image below."""
         text = repr(replace(step, line=0, text=""))
+        if await _uses_uv(step):
+            text += UV
         if isinstance(step, Copy) and step.from_stage:
             text += (await self._source(step.from_stage)).digest
         elif isinstance(step, Copy):
@@ -105,28 +105,22 @@ class _Build:
         return self._stages[name][0] if name in self._stages else await self._base(name)
 
     async def _layer(self, key: str, below: rootfs.RootFilesystem, steps: Sequence[Step]) -> rootfs.RootFilesystem:
-        folder = await asyncio.to_thread(records)
-        record = folder / f"{key}.json"
-        failure = folder / f"{key}.failed"
-        if (known := await asyncio.to_thread(_known, record)) is not None:
-            return known
-        async with locked(folder / f"{key}.lock"):
-            if (known := await asyncio.to_thread(_known, record)) is not None:
-                return known  # another build was faster
+        async def make(record: Path) -> rootfs.RootFilesystem:
+            failure = record.with_suffix(".failed")
             if about := remembered_failure(failure, self._conditions()):
                 raise self._error(steps, *about)
             try:
-                image = await self._make(below, steps)
+                return await self._make(below, steps)
             except _StepFailed as error:
                 remember_failure(failure, self._conditions(), [error.index, error.reason])
                 raise self._error(steps, error.index, error.reason) from error
-            draft = record.with_suffix(f".{os.getpid()}")
-            draft.write_text(json.dumps({"digest": image.digest}))
-            draft.replace(record)
-            return image
+
+        return await recorded_image(key, make)
 
     async def _make(self, below: rootfs.RootFilesystem, steps: Sequence[Step]) -> rootfs.RootFilesystem:
         indexes = await asyncio.to_thread(host_indexes)
+        uses_uv = any([await _uses_uv(step) for step in steps])
+        uv = await asyncio.to_thread(find_uv) if uses_uv else None
         spec = SandboxSpec(
             image=below.digest,
             writable_root=True,
@@ -137,11 +131,12 @@ class _Build:
             inodes=INODES,
             network=indexes.network or False,
             transfer_mib=self._disk_mib,
+            programs=(uv.name,) if uv else (),
             preload=PRELOADED,
         )
         sandbox = await self._backend.create(spec)
         try:
-            build = BuildSandbox(sandbox, self._folder.context, self._opened, indexes, self._folder.build_s)
+            build = BuildSandbox(sandbox, self._folder.context, self._opened, indexes, self._folder.build_s, uv)
             for index, step in enumerate(steps):
                 await self._carry_out(build, step, index)
             snapshot = await sandbox.snapshot()
@@ -199,6 +194,14 @@ class _StepFailed(Exception):
         self.index, self.reason = index, reason
 
 
+async def _uses_uv(step: Step) -> bool:
+    """Return whether a step runs uv's installer, and this host does not allow builds to reach its site."""
+    if not isinstance(step, Run) or not any(INSTALLER.search(word) for word in step.argv):
+        return False
+    indexes = await asyncio.to_thread(host_indexes)
+    return not any(rule.partition(":")[0] in (SITE, f"*.{SITE}") for rule in indexes.network)
+
+
 def _excerpt(step: Step) -> str:
     text = " ".join(step.text.split())
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
@@ -212,12 +215,3 @@ def _groups(steps: Sequence[Step], most: int) -> list[list[Step]]:
         if isinstance(step, Run) and len(groups) < most:
             groups.append([])
     return [group for group in groups if group]
-
-
-def _known(record: Path) -> rootfs.RootFilesystem | None:
-    """Return the image of a record; None without a record, or if the image has left the cache."""
-    try:
-        digest = json.loads(record.read_text())["digest"]
-        return rootfs.prepare_rootfs(str(digest), as_root=True)
-    except (FileNotFoundError, ValueError, KeyError, TypeError, SandboxUnavailable):
-        return None

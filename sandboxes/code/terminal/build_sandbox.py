@@ -13,6 +13,7 @@ from ..transcript import last_lines
 from .build_context import Files, copied_files, copied_paths, packed
 from .build_steps import Copy, Download, MakeFolder, Run, Step
 from .task_network import ALLOWED, Connected, check_reached
+from .uv import INSTALL, uv_installer, with_installer
 
 COPYING = GuestModule(__package__, "guest_copy")
 PRELOADED = ("hashlib", "shutil", "tarfile", "urllib.request")
@@ -31,13 +32,20 @@ class BuildSandbox:
         open_stage: opens a sandbox with the files of an earlier stage or of an image.
         indexes: the package indexes that may be reached.
         step_s: limit of each command in seconds.
+        uv: a program of the sandbox; what its installer would install. None to leave the installer as it is.
     """
 
     def __init__(
-        self, sandbox: Sandbox, context: Files, open_stage: OpenStage, indexes: rootfs.PackageIndexes, step_s: float
+        self,
+        sandbox: Sandbox,
+        context: Files,
+        open_stage: OpenStage,
+        indexes: rootfs.PackageIndexes,
+        step_s: float,
+        uv: rootfs.InstalledProgram | None = None,
     ) -> None:
         self._sandbox, self._context, self._open_stage = sandbox, context, open_stage
-        self._indexes, self._step_s = indexes, step_s
+        self._indexes, self._step_s, self._uv = indexes, step_s, uv
 
     async def carry_out(self, step: Step) -> None:
         """Carry out one step. Raises: TaskError saying how it ended; SandboxUnavailable if the network is down."""
@@ -52,11 +60,14 @@ class BuildSandbox:
 
     async def _run(self, step: Run) -> None:
         seen = len(self._sandbox.connections)
-        for path, data in self._indexes.files.items():
+        files = dict(self._indexes.files)
+        if self._uv is not None:
+            files[INSTALL] = uv_installer(self._uv)
+        for path, data in files.items():
             await self._sandbox.write(path, data)
         environment = {**self._indexes.environment, **await self._home(step.user), **dict(step.environment)}
         result = await self._sandbox.exec(
-            step.argv,
+            step.argv if self._uv is None else [with_installer(word) for word in step.argv],
             stdin=step.stdin,
             cwd=step.cwd,
             env=environment,

@@ -9,14 +9,14 @@ import json
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from agentgym import SandboxUnavailable
-from agentgym.sandbox import cache_folder
+from agentgym.sandbox import cache_folder, rootfs
 
 from .build_steps import ImageConfig
 
@@ -59,6 +59,34 @@ async def locked(path: Path) -> AsyncIterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+async def recorded_image(key: str, make: Callable[[Path], Awaitable[rootfs.RootFilesystem]]) -> rootfs.RootFilesystem:
+    """Return the image recorded under a key; make and record it if there is none, or it has left the cache.
+
+    Args: `make`, called with the path of the record.
+    Raises: SandboxUnavailable if the cache cannot be written; what `make` raises.
+    """
+    record = await asyncio.to_thread(records) / f"{key}.json"
+    if (known := await asyncio.to_thread(_known, record)) is not None:
+        return known
+    async with locked(record.with_suffix(".lock")):
+        if (known := await asyncio.to_thread(_known, record)) is not None:
+            return known  # another process was faster
+        image = await make(record)
+        draft = record.with_suffix(f".{os.getpid()}")
+        draft.write_text(json.dumps({"digest": image.digest}))
+        draft.replace(record)
+        return image
+
+
+def _known(record: Path) -> rootfs.RootFilesystem | None:
+    """Return the image of a record; None without a record, or if the image has left the cache."""
+    try:
+        digest = json.loads(record.read_text())["digest"]
+        return rootfs.prepare_rootfs(str(digest), as_root=True)
+    except (FileNotFoundError, ValueError, KeyError, TypeError, SandboxUnavailable):
+        return None
 
 
 def remember_failure(path: Path, conditions: Sequence[object], about: Sequence[object]) -> None:

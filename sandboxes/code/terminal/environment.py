@@ -23,7 +23,7 @@ from agentgym import (
     Workspace,
     tool,
 )
-from agentgym.sandbox import Sandbox, Snapshot
+from agentgym.sandbox import Sandbox, Snapshot, rootfs
 
 from ..bash import KEEPER, STATE
 from ..transcript import transcript
@@ -39,7 +39,7 @@ COMMAND_S = 600.0
 PIECE = 2**16
 """How many bytes of a solution's file one command writes; Linux takes 128 KiB in one argument."""
 HANDED_IN = "Handed in: "
-NOT_HANDED_IN = ("logs", "tests", "solution", STATE[1:])
+NOT_HANDED_IN = ("logs", "tests", "solution", STATE[1:], rootfs.INDEX_FOLDER[1:])
 MAX_LINE = 2_000
 OWN_PLACE = re.compile(rb"\$0|BASH_SOURCE|/solution")
 DONE = Call("done", {})

@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentgym import SandboxSpec, Task, TaskError
-from agentgym.sandbox import Backend, Sandbox
+from agentgym.sandbox import Backend, ExecResult, Sandbox
 
 from .base_images import BaseImage, images_from
 from .build import build_image
+from .build_context import Files
 from .build_sandbox import PRELOADED
 from .daemon_build import DOCKER, build_by_daemon, docker_backend, is_docker
 from .disk import disk_from
 from .folder import TerminalFolder
+from .task_network import TaskNetwork
 
 PROCESSES, INODES = 256, 200_000
+OUTPUT = 2**16
 BUILDERS = ("agentgym", DOCKER)
 """Who builds images: agentgym in sandboxes, or Docker's daemon; who has them plays them too."""
 
@@ -95,6 +98,23 @@ def playing(backend: Backend, task: Task) -> Backend:
             "`agentgym tasks import harbor FOLDER --option build=docker`, or play it on the backend namespaces."
         )
     return backend
+
+
+async def run_tests(
+    sandbox: Sandbox, image: TaskImage, folder: TerminalFolder, network: TaskNetwork, tests: Files | None = None
+) -> ExecResult:
+    """Run the test script of a task folder in its sandbox. `tests`: the files of /tests, if not the folder's."""
+    await network.prepare(sandbox)
+    for path, (data, mode) in (folder.tests if tests is None else tests).items():
+        await sandbox.write(f"/tests/{path}", data, mode)
+    await sandbox.exec(["mkdir", "-p", "/logs/verifier", "/logs/agent"])
+    return await sandbox.exec(
+        ["bash", f"/tests/{folder.test_script}"],
+        cwd=image.workdir,
+        env={"PYTHONNOUSERSITE": "1", **network.variables(image.spec), **folder.verifier_environment},
+        timeout_s=folder.verifier_s,
+        max_output_bytes=OUTPUT,
+    )
 
 
 def folder_of(task: Task) -> TerminalFolder:

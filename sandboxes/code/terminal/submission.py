@@ -42,8 +42,8 @@ def write_submission(snapshot: Snapshot, keep: Callable[[str, str], bool]) -> st
     return json.dumps(row)
 
 
-def read_submission(text: str, keep: Callable[[str, str], bool] = lambda path, kind: True) -> Snapshot:
-    """Return the snapshot of a text, with the changes that count.
+def read_submission(text: str) -> Snapshot:
+    """Return the snapshot of a text.
 
     Raises: ValueError for a text that `write_submission` did not write; JudgeError if the archive is not on this
         machine.
@@ -59,7 +59,11 @@ def read_submission(text: str, keep: Callable[[str, str], bool] = lambda path, k
     archive = unpacking.decompress(packed, size + 1)
     if len(archive) != size or hashlib.sha256(archive).hexdigest() != name:
         raise ValueError("the submission's archive is not what was handed in")
-    snapshot = snapshot_of(archive, "", over_image=True)
+    return snapshot_of(archive, "", over_image=True)
+
+
+def part_of(snapshot: Snapshot, keep: Callable[[str, str], bool]) -> Snapshot:
+    """Return those changes of a snapshot over an image that `keep` accepts, as `write_submission` calls it."""
     return snapshot_of(archive_of(snapshot, keep), "", over_image=True)
 
 

@@ -14,27 +14,32 @@ from agentgym import SandboxSpec, SandboxUnavailable, TaskError
 from agentgym.sandbox import Sandbox, rootfs
 
 from .build_context import Files
+from .uv import find_uv, uv_wrapper
 
 ALLOWED = "AGENTGYM_BUILD_ALLOW"
 """The variable with further hosts that may be reached, separated by blanks, as `SandboxSpec.network` has them."""
 NETWORKS = ("none", "tests", "all")
 """Who may reach the indexes while a task is played: nobody, the tests that install something, or the agent too."""
 INSTALLER = re.compile(rb"\b(?:apt|apt-get|pip|pip3|npm|yarn|pnpm)\b[^\n]*\b(?:install|add|ci)\b|\bnpx\b|\buvx?\b")
+DOWNLOADS = f"{rootfs.INDEX_FOLDER}/downloads"
+"""The folder in which apt, pip, uv and npm keep what tests download."""
+UPDATED = f"{DOWNLOADS}/updated"
+"""The file that says that the image has package lists."""
+APT_SETTINGS = f'''Dir::Cache::archives "{DOWNLOADS}/apt/";
+APT::Keep-Downloaded-Packages "true";
+Binary::apt::APT::Keep-Downloaded-Packages "true";
+'''
 UV = re.compile(rb"\buvx?\b")
 UNREACHABLE = ("cannot be reached", "no known address")
-UV_PROGRAM = "pypi:uv"
-UV_WRAPPER = """#!/bin/sh
-# Runs uv without a choice of Python: no other than the image's can be had here.
-for word do
-    shift
-    if [ -n "$skip" ]; then skip=; continue; fi
-    case $word in
-        -p|--python) skip=1 ;;
-        -p[0-9]*|--python=*) ;;
-        *) set -- "$@" "$word" ;;
-    esac
-done
-exec {program} "$@"
+APT_WRAPPER = f"""#!/bin/sh
+# Uses the package lists that are here, and fetches them again only if they do not serve.
+apt=/usr/bin/$(basename "$0")
+case " $* " in *" update "*) [ -e {UPDATED} ] && exit 0 ;; esac
+"$apt" "$@" && exit 0
+code=$?
+[ -e {UPDATED} ] || exit $code
+rm -f {UPDATED}
+"$apt" -qq update && exec "$apt" "$@"
 """
 
 
@@ -115,15 +120,18 @@ async def network_of_tests(network: str, tests: Files) -> TaskNetwork:
     if network == "none" or not INSTALLER.search(data):
         return NO_NETWORK
     indexes = await asyncio.to_thread(host_indexes)
-    if not UV.search(data):
-        return TaskNetwork(indexes.network, (), indexes.environment, indexes.files)
-    uv = await asyncio.to_thread(_uv)
+    caches = {"PIP_CACHE_DIR": "pip", "UV_CACHE_DIR": "uv", "NPM_CONFIG_CACHE": "npm"}
+    environment = {**indexes.environment, **{name: f"{DOWNLOADS}/{folder}" for name, folder in caches.items()}}
+    apt = indexes.environment["APT_CONFIG"]
+    files = {**indexes.files, apt: indexes.files[apt] + APT_SETTINGS.encode(), f"{DOWNLOADS}/apt/partial/.used": b""}
     folder = f"{rootfs.INDEX_FOLDER}/bin"
-    wrappers = {
-        f"{folder}/{name}": UV_WRAPPER.replace("{program}", f"{uv.inside}/bin/{name}").encode() for name in uv.commands
-    }
-    environment = {**indexes.environment, "UV_PYTHON_DOWNLOADS": "never", "UV_NATIVE_TLS": "1"}
-    return TaskNetwork(indexes.network, (uv.name,), environment, {**indexes.files, **wrappers}, (folder,))
+    files |= {f"{folder}/{name}": APT_WRAPPER.encode() for name in ("apt", "apt-get")}
+    if not UV.search(data):
+        return TaskNetwork(indexes.network, (), environment, files, (folder,))
+    uv = await asyncio.to_thread(find_uv)
+    files |= {f"{folder}/{name}": uv_wrapper(uv, name) for name in uv.commands}
+    environment |= {"UV_PYTHON_DOWNLOADS": "never", "UV_NATIVE_TLS": "1"}
+    return TaskNetwork(indexes.network, (uv.name,), environment, files, (folder,))
 
 
 def check_reached(source: Connected, who: str, seen: int = 0) -> None:
@@ -137,10 +145,3 @@ def check_reached(source: Connected, who: str, seen: int = 0) -> None:
                 f"{who} needs {connection.host}, and this host's network does not reach it: {connection.reason} "
                 "Repeat the command when it does."
             )
-
-
-def _uv() -> rootfs.InstalledProgram:
-    try:
-        return rootfs.locate_program(UV_PROGRAM)
-    except SandboxUnavailable:
-        return rootfs.install_program(UV_PROGRAM)

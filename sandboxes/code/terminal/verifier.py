@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import math
 import random
 import secrets
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from typing import Any, TypeVar, cast
 
 from agentgym import JudgeError, Reward, SandboxError, Task, TaskError, ToolError, Trajectory, load, shared_backend
 from agentgym.reward import SUCCESS, Components, judge_submission
-from agentgym.sandbox import Backend, Sandbox
+from agentgym.sandbox import Backend, Sandbox, Snapshot
 
 from .build_context import Files
 from .controls import always_passing, is_pytest, sways_tests, with_failing
+from .downloads import with_downloads
 from .environment import HANDED_IN, CodeTerminal
-from .sandbox import folder_of, open_task, playing
-from .submission import read_submission
+from .sandbox import folder_of, is_built_by_docker, open_task, playing, run_tests
+from .submission import part_of, read_submission
 from .task_network import check_reached, checked_network, network_of_tests
 
 Keep = Callable[[str, str], bool]
 REWARD_FILE = "/logs/verifier/reward"
 MAX_REWARD = 2**16
-OUTPUT = 2**16
+MAX_KNOWN = 1_024
+"""How many results are remembered."""
+V = TypeVar("V")
 UNUSABLE = (
     SandboxError,
     OSError,
@@ -63,6 +68,7 @@ class TerminalVerifier(Reward):
 
     def __init__(self, *, backend: str | Backend = "namespaces") -> None:
         self.backend = backend
+        self._known: dict[str, Any] = {}  # by _key; what is found out once
 
     async def outcome(self, episode: Trajectory) -> Components:
         """Judge a finished episode.
@@ -80,7 +86,18 @@ class TerminalVerifier(Reward):
             raise JudgeError(str(error)) from error
 
     async def score(self, task: Task, submission: str) -> Components:
-        """Return the components that the submitted files earn; empty for no files. Raises: TaskError, JudgeError."""
+        """Return the components that the submitted files earn; empty for no files. The same files are judged twice at
+        most, if both times they earn the same. Raises: TaskError, JudgeError.
+        """
+        folder_of(task)  # the tests may have changed since
+        scores = self._known.setdefault(_key("scores", task, submission), [])
+        if len(scores) < 2 or scores[-1] != scores[-2]:
+            scores.append(await self._score(task, _Submission(submission)))
+        if len(self._known) > MAX_KNOWN:
+            self._known.pop(next(iter(self._known)))
+        return dict(scores[-1])
+
+    async def _score(self, task: Task, submission: _Submission) -> Components:
         reward = await self._reward(task, submission)
         if reward > 0 and await self._is_forged(task, submission, reward):
             return {SUCCESS: 0.0, "forged": 1.0}
@@ -92,7 +109,7 @@ class TerminalVerifier(Reward):
         if submission is None:
             return ""
         output: list[str] = []
-        await self._reward(episode.task, submission, output)
+        await self._reward(episode.task, _Submission(submission), output)
         return output[-1] if output else ""
 
     async def solve(self, task: Task) -> str:
@@ -110,33 +127,32 @@ class TerminalVerifier(Reward):
         finally:
             await environment.close()
 
-    async def _is_forged(self, task: Task, submission: str, reward: float) -> bool:
+    async def _is_forged(self, task: Task, submission: _Submission, reward: float) -> bool:
         return await self._is_swayed(task, submission, reward) or await self._ignores_failures(task, submission, reward)
 
-    async def _is_swayed(self, task: Task, submission: str, reward: float) -> bool:
+    async def _is_swayed(self, task: Task, submission: _Submission, reward: float) -> bool:
         """Return whether the reward falls without the files that could sway the tests, and the solution's does not."""
-        if not submission or not folder_of(task).solution:
+        if not submission.text or not folder_of(task).solution:
             return False
         backend = playing(shared_backend(self.backend), task)
         entrypoint = (await open_task(backend, task, folder_of(task))).entrypoint
-        path, *programs = (await self._run(task, 'echo "$PATH"; compgen -c')).splitlines()
+        path, *programs = (await self._once("programs", task, lambda: self._programs(task))).splitlines()
         names, folders = frozenset(programs), path.split(":")
 
         def keep(path: str, kind: str) -> bool:
             return kind == "d" or not (sways_tests(path, names, folders) or f"/{path}" in entrypoint)
 
-        async def changes_something(text: str) -> bool:
-            rest, every = [await asyncio.to_thread(read_submission, text, *which) for which in ((keep,), ())]
-            return rest.id != every.id
+        async def solution_stays() -> bool:
+            solution = await self._solution(task)
+            if not await solution.loses(keep):
+                return True
+            return await self._reward(task, solution, keep=keep) >= await self._reward(task, solution)
 
-        if not await changes_something(submission) or await self._reward(task, submission, keep=keep) >= reward:
+        if not await submission.loses(keep) or await self._reward(task, submission, keep=keep) >= reward:
             return False
-        solution = await self.solve(task)
-        if not await changes_something(solution):
-            return True
-        return await self._reward(task, solution, keep=keep) >= await self._reward(task, solution)
+        return await self._once("stays", task, solution_stays)
 
-    async def _ignores_failures(self, task: Task, submission: str, reward: float) -> bool:
+    async def _ignores_failures(self, task: Task, submission: _Submission, reward: float) -> bool:
         """Return whether the reward stays although a test fails, and would have fallen for another submission: for the
         folder's solution or, if there is none, for the files as they were with tests that all pass.
         """
@@ -144,21 +160,35 @@ class TerminalVerifier(Reward):
         if not any(map(is_pytest, tests)):
             return False
         failing = with_failing(tests, random.Random(seed))
+
+        async def falls() -> bool:
+            if folder_of(task).solution:
+                honest, passing, failed = await self._solution(task), tests, failing
+            else:
+                honest, passing = _Submission(""), always_passing(tests)
+                failed = with_failing(passing, random.Random(seed))
+            return await self._reward(task, honest, tests=failed) < await self._reward(task, honest, tests=passing)
+
         if await self._reward(task, submission, tests=failing) < reward:
             return False
-        if folder_of(task).solution:
-            solution = await self.solve(task)
-            return await self._reward(task, solution, tests=failing) < await self._reward(task, solution)
-        passing = always_passing(tests)
-        failing = with_failing(passing, random.Random(seed))
-        return await self._reward(task, "", tests=failing) < await self._reward(task, "", tests=passing)
+        return await self._once("falls", task, falls)
 
-    async def _run(self, task: Task, command: str) -> str:
-        """Return what a command prints in the task's initial files."""
+    async def _once(self, what: str, task: Task, find: Callable[[], Awaitable[V]]) -> V:
+        """Return what is known of a task, and find it out the first time."""
+        key = _key(what, task)
+        if key not in self._known:
+            self._known[key] = await find()
+        return cast(V, self._known[key])
+
+    async def _solution(self, task: Task) -> _Submission:
+        return _Submission(await self._once("solution", task, lambda: self.solve(task)))
+
+    async def _programs(self, task: Task) -> str:
+        """Return PATH and the names of all programs in the task's initial files, one a line."""
         backend = playing(shared_backend(self.backend), task)
         sandbox = await backend.create((await open_task(backend, task, folder_of(task))).spec)
         try:
-            result = await sandbox.exec(["bash", "-c", command], max_output_bytes=2**20)
+            result = await sandbox.exec(["bash", "-c", 'echo "$PATH"; compgen -c'], max_output_bytes=2**20)
             return result.stdout.decode("utf-8", "replace")
         finally:
             await sandbox.close()
@@ -166,51 +196,42 @@ class TerminalVerifier(Reward):
     async def _reward(
         self,
         task: Task,
-        submission: str,
+        submission: _Submission,
         output: list[str] | None = None,
         *,
         tests: Files | None = None,
-        keep: Keep = lambda path, kind: True,
+        keep: Keep | None = None,
     ) -> float:
         """Run the tests once.
 
         Args:
             output: gets the last characters printed. tests: run instead of the folder's.
-            keep: which changes of the submission count, by path and kind.
+            keep: which changes of the submission count, by path and kind; None for all.
         """
         return await judge_submission(
             lambda: self._verify(task, submission, output, tests, keep),
-            lambda: self._verify(task, "", None, None, keep),
+            lambda: self._verify(task, _Submission(""), None, None, None),
             0.0,
             errors=UNUSABLE,
         )
 
     async def _verify(
-        self, task: Task, submission: str, output: list[str] | None, tests: Files | None, keep: Keep
+        self, task: Task, submission: _Submission, output: list[str] | None, tests: Files | None, keep: Keep | None
     ) -> float:
         folder = folder_of(task)
         backend = playing(shared_backend(self.backend), task)
         image = await open_task(backend, task, folder)
-        spec = image.spec
         network = await network_of_tests(checked_network(task.parameters.get("network", "none")), folder.tests)
-        snapshot = None
-        if submission:
-            snapshot = await asyncio.to_thread(read_submission, submission, keep)
+        snapshot = await submission.changes(keep)
+        spec = network.spec(image.spec)
+        if not is_built_by_docker(task):
+            spec = await with_downloads(backend, spec, image, folder, network, snapshot)
+        if snapshot is not None:
             spec = replace(spec, disk_mib=spec.disk_mib + snapshot.size_bytes // 2**20)
-        sandbox = await backend.create(network.spec(spec), snapshot=snapshot)
+        sandbox = await backend.create(spec, snapshot=snapshot)
         try:
-            await network.prepare(sandbox)
             await image.start(sandbox)
-            for path, (data, mode) in (folder.tests if tests is None else tests).items():
-                await sandbox.write(f"/tests/{path}", data, mode)
-            await sandbox.exec(["mkdir", "-p", "/logs/verifier", "/logs/agent"])
-            result = await sandbox.exec(
-                ["bash", f"/tests/{folder.test_script}"],
-                cwd=image.workdir,
-                env={"PYTHONNOUSERSITE": "1", **network.variables(spec), **folder.verifier_environment},
-                timeout_s=folder.verifier_s,
-                max_output_bytes=OUTPUT,
-            )
+            result = await run_tests(sandbox, image, folder, network, tests)
             if output is not None:
                 output.append((result.stdout + result.stderr).decode("utf-8", "replace").strip()[-300:] or "no output")
             if result.timed_out or result.oom_killed or result.exit_code < 0:
@@ -221,6 +242,32 @@ class TerminalVerifier(Reward):
             return reward
         finally:
             await sandbox.close()
+
+
+class _Submission:
+    """Submitted files, unpacked once however often they are judged. `text`: empty for none."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._snapshot: Snapshot | None = None
+
+    async def changes(self, keep: Keep | None = None) -> Snapshot | None:
+        """Return the changes that count; None for no files. Raises: as `read_submission`."""
+        if not self.text:
+            return None
+        if self._snapshot is None:
+            self._snapshot = await asyncio.to_thread(read_submission, self.text)
+        return self._snapshot if keep is None else await asyncio.to_thread(part_of, self._snapshot, keep)
+
+    async def loses(self, keep: Keep) -> bool:
+        """Return whether some of the changes do not count."""
+        part, every = await self.changes(keep), await self.changes()
+        return part is not None and every is not None and part.id != every.id
+
+
+def _key(what: str, task: Task, submission: str = "") -> str:
+    """Return what a result depends on, hashed: the task, with its folder's digest and images, and the submission."""
+    return hashlib.sha256(json.dumps([what, task.parameters, submission], sort_keys=True).encode()).hexdigest()
 
 
 def _submitted(episode: Trajectory) -> str | None:
