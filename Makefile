@@ -56,8 +56,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@"$(PY)" -m pip install -qq --upgrade "pip>=23.2"
 	@"$(PY)" -m pip install -qq -c constraints.txt $(TORCH_FROM) torch
 	@"$(PY)" -m pip install -qq -c constraints.txt -e ".[dev]"
-	@# Of these, what they ask for is not wanted: miniwob's pages are read, of rliable one module checks our figures.
+	@# Of these, what they ask for is not wanted: miniwob's pages are read, of rliable one module checks our figures, and
+	@# the games of textworld play without the spaCy of jericho.
 	@"$(PY)" -m pip install -qq -c constraints.txt --no-deps miniwob rliable
+	@"$(PY)" -m pip install -qq -c constraints.txt --no-deps textworld tatsu mementos jericho hashids
 	@"$(PY)" -c "$$SANDBOX_REPORT"
 	@touch "$(STAMP)"
 	@echo "[setup] done: $$("$(PY)" --version), torch $$("$(PY)" -c 'import torch; print(torch.__version__)')"

@@ -12,12 +12,12 @@ from typing import Any
 
 from typing_extensions import override
 
-from agentgym import Call, Message, Task, TaskError, ToolError, tool
+from agentgym import Call, Message, Task, TaskError, ToolError, install_command, tool
 
 from .base import Puzzle, Script, TextEnvironment
 
 MAX_COMMAND = 200
-MISSING = 'the package textworld is not installed: pip install "agentgym-core[textworld]".'
+MISSING = "the package textworld is not installed. Run: {}"
 BANNER = re.compile(r"\A\s*(?:[ _|$/>\\]+\n)+")
 """TextWorld's name in large letters, at a game's beginning."""
 
@@ -25,7 +25,7 @@ BANNER = re.compile(r"\A\s*(?:[ _|$/>\\]+\n)+")
 class Textworld(TextEnvironment):
     """A game of TextWorld. Not isolated: the package textworld plays it in this process.
 
-    Needs `pip install "agentgym-core[textworld]"`. Task parameters: `game`, the path of the game's file, which has a
+    Needs the extra `textworld`. Task parameters: `game`, the path of the game's file, which has a
     .json file beside it. A checkpoint has the commands so far, which a restore repeats. The potential is the share of
     the highest score; that of a lost game is 0. Source: Côté et al. 2018, arXiv:1806.11532.
     """
@@ -39,7 +39,7 @@ class Textworld(TextEnvironment):
     @classmethod
     @override
     def unavailable_reason(cls) -> str:
-        return "" if find_spec("textworld") else MISSING
+        return "" if find_spec("textworld") else MISSING.format(install_command("textworld"))
 
     def begin(self) -> dict[str, Any]:
         self._start()
@@ -111,7 +111,7 @@ class Textworld(TextEnvironment):
         try:
             import textworld
         except ImportError as error:
-            raise self.refuse(MISSING) from error
+            raise self.refuse(MISSING.format(install_command("textworld"))) from error
         path = Path(self.parameter("game", str))
         infos = textworld.EnvInfos(won=True, lost=True, score=True, max_score=True, facts=True)
         if self._game is not None:

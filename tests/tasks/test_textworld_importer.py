@@ -7,12 +7,11 @@ import shutil
 from dataclasses import replace
 
 import pytest
+import textworld
 
 from agentgym import Budgets, Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, TaskError, make
 from agentgym.registry import load
 from agentgym.tasks.importers.items import LeftOutWarning
-
-textworld = pytest.importorskip("textworld")
 
 
 @pytest.fixture(scope="module")
