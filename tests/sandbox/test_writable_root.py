@@ -157,6 +157,7 @@ async def test_root_of_a_container_reaches_nothing_of_the_guest_and_writes_only_
     for what in ("fd/3", "environ", "maps", "mem", "root/etc/passwd", "io"):
         result = await sandbox.exec(["cat", f"/proc/1/{what}"])
         assert b"Permission denied" in result.stderr
+    assert await output_of(sandbox, "cat /proc/slabinfo /proc/vmallocinfo /proc/kpageflags") == ""
     find = "find / -xdev -type d -writable | head -1; cat /proc/mounts"
     mounts = (await output_of(sandbox, find)).splitlines()[1:]
     writable = {line.split()[1] for line in mounts if "rw" in line.split()[3].split(",")}

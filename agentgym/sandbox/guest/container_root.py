@@ -48,12 +48,21 @@ def enter(files: str, layers: list[int], visible: tuple[str, ...], capabilities:
     _bind(f"{files}/shm", "/dev/shm")
     for path in (*_KERNEL_FOLDERS, *visible, *([PROGRAMS] if os.path.isdir(PROGRAMS) else [])):
         _bind(path, overlay + path)
+    _hide_files_of_root(f"{overlay}/proc")
     _make_read_only(overlay)
     os.chdir(overlay)
     kernel.mount(".", "/", None, _MS_MOVE)  # not pivot_root, which Docker's filter of system calls denies
     os.chroot(".")
     os.chdir("/")
     return changes
+
+
+def _hide_files_of_root(folder: str) -> None:
+    """Cover what only user 0 may read in /proc, such as slabinfo and vmallocinfo, by /dev/null."""
+    for name in os.listdir(folder):
+        mode = 0 if name.isdecimal() else os.lstat(f"{folder}/{name}").st_mode
+        if stat.S_ISREG(mode) and not mode & stat.S_IROTH:
+            kernel.mount("/dev/null", f"{folder}/{name}", None, kernel.MS_BIND)
 
 
 def _make_read_only(overlay: str) -> None:
