@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tarfile
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -41,8 +42,9 @@ pytestmark = [pytest.mark.needs_docker, pytest.mark.needs_namespaces]
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     """The name of an image of the daemon; no package index of this host is reached. Removes what the tests build."""
+    import docker.errors
+
     client, top = daemon(), tmp_path_factory.mktemp("docker-builds")
-    before = {image["Id"] for image in client.api.images(filters={"label": BUILD_LABEL})}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTGYM_CACHE", str(top / "cache"))
         patch.setenv("PIP_CONFIG_FILE", os.devnull)
@@ -56,9 +58,11 @@ def base(tmp_path_factory):
         changes = ["ENV PATH=/usr/local/bin:/usr/bin:/bin"]
         client.api.import_image(src=str(top / "root.tar"), repository=repository, tag=tag, changes=changes)
         yield BASE
-    for image in client.api.images(filters={"label": BUILD_LABEL}):
-        if image["Id"] not in before:
-            client.api.remove_image(image["Id"], force=True)
+    below = client.api.inspect_image(BASE)["Id"]
+    for image in client.api.images(filters={"label": BUILD_LABEL}):  # other processes may test at the same time
+        with suppress(docker.errors.NotFound):
+            if any(layer["Id"] == below for layer in client.api.history(image["Id"])):
+                client.api.remove_image(image["Id"], force=True)
     client.api.remove_image(BASE, force=True)
     client.close()
 
