@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 from task_folders import write_folders
 
 from agentgym.errors import TaskError
+from agentgym.sandboxes.code.terminal.build_context import copied_files
+from agentgym.sandboxes.code.terminal.build_steps import Copy, ImageConfig
 from agentgym.sandboxes.code.terminal.compose_file import read_compose
 from agentgym.sandboxes.code.terminal.folder import TerminalFolder
 from agentgym.sandboxes.code.terminal.harbor_config import read_config
@@ -153,6 +156,33 @@ def test_the_one_service_of_a_compose_file_says_how_the_image_is_built_and_run(t
     assert service.arguments == {"VERSION": "3"}
 
 
+def test_files_of_the_own_folder_that_are_mounted_are_copied(tmp_path):
+    folder = write_folders(tmp_path, "old-style") / "old-style"
+    (folder / "conf").mkdir()
+    (folder / "conf" / "a b.ini").write_text("a")
+    volumes = ["./:/app", "./conf/a b.ini:/etc/a b.ini:ro", "./runs:/runs", "${T_BENCH_TASK_LOGS_PATH}:/logs"]
+    (folder / "docker-compose.yaml").write_text(json.dumps({"services": {"a": {"build": ".", "volumes": volumes}}}))
+    task = TerminalFolder.read(folder)
+    [stage] = task.dockerfile.needed()
+    copies = [step for step in stage.steps(ImageConfig())[0] if isinstance(step, Copy)][-2:]
+    assert [step.target for step in copies] == ["/app", "/etc/a b.ini"]
+    brought = copied_files(copies[0], task.context, into_folder=True)
+    assert "/app/conf/a b.ini" in brought
+    assert not {path for path in brought if "/tests/" in path or "run-tests" in path or "solution" in path}
+
+
+def test_tests_are_in_the_image_only_where_the_dockerfile_names_them(tmp_path):
+    folder = write_folders(tmp_path, "old-style") / "old-style"
+    plain = "FROM debian:12\nCOPY . /app/\n"
+    (folder / "Dockerfile").write_text(plain)
+    assert not {path for path in TerminalFolder.read(folder).context if path.startswith(("tests/", "run-tests"))}
+    (folder / "Dockerfile").write_text(f"{plain}COPY ./tests/ /app/tests/\nCOPY run-tests.sh /app/\n")
+    assert {"tests/marker", "run-tests.sh"} <= TerminalFolder.read(folder).context.keys()
+    (folder / "Dockerfile").write_text(f"{plain}COPY solution.sh /oracle/\n")
+    with pytest.raises(TaskError, match="copies its solution into the image"):
+        TerminalFolder.read(folder)
+
+
 REFUSED = {
     "is not valid YAML": "services: [",
     "has no services": "version: 3",
@@ -161,7 +191,8 @@ REFUSED = {
     "privileged cannot be had in a sandbox": "services: {main: {privileged: true}}",
     "its command starts 'nginx'": "services: {main: {command: nginx}}",
     "its entrypoint starts 'sh -c service": "services: {main: {entrypoint: [sh, -c, service ssh start]}}",
-    "it mounts ./data, a folder of the host; COPY": "services: {main: {volumes: ['./data:/data']}}",
+    "it mounts ../data, a folder of the host; COPY": "services: {main: {volumes: ['../data:/data']}}",
+    "it mounts ./, a folder of the host; COPY": "services: {main: {image: a, volumes: ['.:/data']}}",
     "it mounts /etc,": "services: {main: {volumes: [{type: bind, source: /etc, target: /logs/../etc}]}}",
     "build.context is ../.., but must lie beside": "services: {main: {build: ../..}}",
     "there is no file Dockerfile": "services: {main: {build: .}}",

@@ -6,6 +6,7 @@ put into them.
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections.abc import Mapping
@@ -147,10 +148,14 @@ def _service(service: Mapping[str, Any], files: Files) -> ComposeService:
         command = " ".join(_texts(words, key)) if isinstance(words, list) else _text(words, key)
         if not KEEPS_RUNNING.fullmatch(" ".join(command.split()).strip(" ;")):
             raise TaskError(f"its {key} starts {command[:60]!r}, which is not done; start it in the task's commands")
-    for volume in service.get("volumes") or ():
-        _check_volume(volume)
     build = service.get("build")
     fields = _build(build, files) if build is not None else {}
+    mounts = [mount for volume in service.get("volumes") or () if (mount := _mount(volume, files)) is not None]
+    if mounts and (fields.get("context") or fields.get("target") or not fields):
+        raise TaskError(f"it mounts {mounts[0][0]}, a folder of the host; COPY the files in the Dockerfile")
+    if mounts:
+        copies = (f"COPY {json.dumps(mount)}\n" for mount in mounts)
+        fields["dockerfile"] = "\n".join([fields["dockerfile"], *copies])
     return ComposeService(
         **fields,
         image=_text(service.get("image"), "image"),
@@ -183,8 +188,12 @@ def _build(build: object, files: Files) -> dict[str, Any]:
     }
 
 
-def _check_volume(volume: object) -> None:
-    """Raise a TaskError for a volume that would bring files of the host into the container."""
+def _mount(volume: object, files: Files) -> list[str] | None:
+    """Return the source and target of a volume with files of the task's own folder, which an image can have as copies.
+
+    Returns: None for a volume that begins empty, or that the harness fills. Raises: TaskError for other files of the
+    host.
+    """
     if isinstance(volume, Mapping):
         source, target = (_text(volume.get(key), "volumes") for key in ("source", "target"))
     else:
@@ -192,8 +201,15 @@ def _check_volume(volume: object) -> None:
         target = rest.partition(":")[0]
     target = posixpath.normpath(target) if target else ""
     is_own = any(target == folder or target.startswith(f"{folder}/") for folder in FOLDERS_OF_HARNESS)
-    if target and not is_own and source.startswith((".", "/", "~")):  # a volume with a name, or none, begins empty
+    if not target or is_own or not source.startswith((".", "/", "~")):  # a volume with a name, or none, begins empty
+        return None
+    path = posixpath.normpath(source)
+    if path.startswith(("..", "/", "~")):
         raise TaskError(f"it mounts {source}, a folder of the host; COPY the files in the Dockerfile")
+    if path in files and files[path][1] <= 0o777:
+        return [path, target]
+    is_folder = path == "." or any(name.startswith(f"{path}/") for name in files)
+    return [f"{path}/", f"{target.rstrip('/')}/"] if is_folder else None
 
 
 def _pairs(data: object, name: str) -> Mapping[str, str]:

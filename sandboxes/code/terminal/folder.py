@@ -16,6 +16,7 @@ from typing import Any
 from agentgym import TaskError
 
 from .build_context import Files, check_sources, read_files, without_ignored
+from .build_steps import Copy, ImageConfig
 from .compose_file import ComposeService, load_yaml, read_compose
 from .dockerfile import Dockerfile, parse_dockerfile
 from .harbor_config import number_of, read_config
@@ -107,6 +108,7 @@ def _terminal_bench(folder: Path) -> TerminalFolder:
     return _checked(
         folder,
         context={path: file for path, file in context.items() if not path.startswith(hidden)},
+        withheld={path: file for path, file in context.items() if path.startswith(hidden)},
         instruction=_instruction(data),
         tests=_regular({**tests, "run-tests.sh": context["run-tests.sh"]}),
         solution={"solution.sh": context["solution.sh"]} if "solution.sh" in context else {},
@@ -137,9 +139,13 @@ def _checked(
     image: str = "",
     environment: Mapping[str, str] | None = None,
     workdir: str = "",
+    withheld: Files | None = None,
     **fields: Any,
 ) -> TerminalFolder:
-    """Return the folder, after checking that no part is missing or unsupported."""
+    """Return the folder, after checking that no part is missing or unsupported.
+
+    Args: `withheld`, files that the image has only if the Dockerfile copies them by name.
+    """
     script, solve = fields.get("test_script", "test.sh"), fields.get("solution_script", "solve.sh")
     if not fields["instruction"].strip():
         raise TaskError("it has no instruction")
@@ -170,7 +176,7 @@ def _checked(
         "solution": solution,
     }
     parsed = parse_dockerfile(dockerfile, arguments=service.arguments, target=service.target)
-    built_of = without_ignored(beside)
+    built_of = without_ignored({**beside, **_copied_by_name(parsed, withheld or {})})
     check_sources(parsed, built_of)
     settings = (dockerfile, service, sorted(context.items()), sorted(fields.items()))
     return TerminalFolder(
@@ -180,6 +186,18 @@ def _checked(
         digest=hashlib.sha256(repr(settings).encode()).hexdigest(),
         **fields,
     )
+
+
+def _copied_by_name(dockerfile: Dockerfile, withheld: Files) -> Files:
+    """Return the withheld files that a Dockerfile copies by name. Raises: TaskError if the solution is among them."""
+    steps = [step for stage in dockerfile.needed() for step in stage.steps(ImageConfig())[0]]
+    names = {
+        source.removeprefix("./").rstrip("/") for step in steps if isinstance(step, Copy) for source in step.sources
+    }
+    named = {path: file for path, file in withheld.items() if any(f"{path}/".startswith(f"{name}/") for name in names)}
+    if any(path.startswith("solution.") for path in named):
+        raise TaskError("its Dockerfile copies its solution into the image, where the agent finds it; remove that COPY")
+    return named
 
 
 def _read(folder: Path, name: str) -> Files:
