@@ -5,8 +5,3 @@
 remotes.py   a folder, a git repository, a repository of Hugging Face      files.py   what is pushed, and how it arrives
 command.py   `agentgym push` and `agentgym pull`
 """
-
-from .files import pull, push
-from .remotes import Address
-
-__all__ = ["Address", "pull", "push"]

@@ -17,8 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 from agentgym import Task, TaskSet
-from agentgym.bridges.exchange import Address, pull, push
-from agentgym.bridges.exchange.remotes import ExchangeError
+from agentgym.bridges.exchange.files import pull, push
+from agentgym.bridges.exchange.remotes import Address, ExchangeError
 from agentgym.cli.app import app
 
 
