@@ -240,7 +240,7 @@ def _oracle_of_environments(task_set: TaskSet) -> Callable[[Task], Any] | None:
         return None
     try:
         players = {name: getattr(load("environments", name), "solution_of", None) for name in identifiers}
-    except MissingExtraError:  # whoever plays the tasks is told
+    except MissingExtraError:  # playing the tasks raises it again
         return None
     known: dict[str, Callable[[Task], Any]] = {name: player for name, player in players.items() if player}
     return task_player(lambda task: known[task.environment](task)) if known.keys() == identifiers else None

@@ -37,9 +37,8 @@ class TensorBoard:
     def log_episodes(self, step: int, phase: str, episodes: Sequence[Trajectory]) -> None:
         for number, row in enumerate(_rows(step, episodes)):
             head = ", ".join(f"{name} {value}" for name, value in row.items() if name not in ("step", "conversation"))
-            text = "".join(
-                f"    {line}\n" for line in row["conversation"].splitlines()
-            )  # Markdown's form of plain text
+            # indented, as Markdown has plain text
+            text = "".join(f"    {line}\n" for line in row["conversation"].splitlines())
             self._writer.add_text(f"{phase}/episode_{number}", f"{head}\n\n{text}", step)
 
     def close(self, *, failed: bool) -> None:

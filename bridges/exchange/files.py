@@ -33,6 +33,8 @@ def push(source: Path, target: str, *, message: str = "", private: bool = True) 
         staged = Path(scratch) / "files"
         staged.mkdir()
         for path, name in _pushed(source):
+            if ".git" in Path(name).parts:
+                raise ExchangeError(f"{path} belongs to git's own files. Move it to another folder.")
             copy = staged / name
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)

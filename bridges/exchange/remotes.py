@@ -204,7 +204,7 @@ class HubRepository(Remote):
     def __init__(self, name: str, scratch: Path) -> None:
         known = _HF.fullmatch(name)
         if known is None:
-            raise ExchangeError(f"hf:{name} is no repository. Write hf:OWNER/NAME or hf:datasets/OWNER/NAME.")
+            raise ExchangeError(f"hf:{name} does not name a repository. Write hf:OWNER/NAME or hf:datasets/OWNER/NAME.")
         if find_spec("huggingface_hub") is None:
             raise MissingExtraError(
                 f"hf:{name} needs the package huggingface_hub, which is not installed. Run: {install_command('hub')}"
@@ -248,10 +248,15 @@ class HubRepository(Remote):
             raise ExchangeError(f"hf:{self._name} cannot be {what}: {type(error).__name__}: {error}") from error
 
 
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def digest_of(folder: Path) -> str:
     """Return `sha256-` and 32 hexadecimal digits of the names and contents of all files."""
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        content = _sha256(path)
         digest.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
     return f"sha256-{digest.hexdigest()[:32]}"

@@ -18,6 +18,8 @@ from .base import Puzzle, Script, TextEnvironment
 
 MAX_COMMAND = 200
 MISSING = "the package textworld is not installed. Run: {}"
+OF_FILES = re.compile(r"\b(save|restore|(un|no)?script|transcri\w*)\b", re.IGNORECASE)
+"""Words of commands by which the interpreter writes and reads files of this host. It reads nine letters of a word."""
 BANNER = re.compile(r"\A\s*(?:[ _|$/>\\]+\n)+")
 """TextWorld's name in large letters, at a game's beginning."""
 
@@ -68,6 +70,8 @@ class Textworld(TextEnvironment):
         command = " ".join(command.split())
         if not command or len(command) > MAX_COMMAND or not re.fullmatch(r"[\x20-\x7e]+", command):
             raise ToolError(f"Write a command of 1 to {MAX_COMMAND} plain characters.")
+        if OF_FILES.search(command):
+            raise ToolError("Saving, restoring and transcripts are switched off. Write another command.")
         text = self._do(command)
         self.state["commands"].append(command)
         self.settle()

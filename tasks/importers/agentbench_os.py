@@ -107,9 +107,15 @@ def load_agentbench_os(
 
 
 def write_folders(target: str | Path, files: Mapping[str, str | bytes]) -> None:
-    """Write the files of task folders, by their paths below a new folder. Raises: TaskError if it is not new."""
+    """Write the files of task folders, by their paths below a new folder.
+
+    Raises: TaskError if it is not new, or a path leads out of it.
+    """
     if not str(target) or any(Path(target).glob("*")):
         raise TaskError(f"{str(target)!r} is not a new folder. Name one for the task folders: --option folders=FOLDER.")
+    for name in files:
+        if not (Path(target) / name).resolve().is_relative_to(Path(target).resolve()):
+            raise TaskError(f"{name!r} leads out of the folder {target}. Give the item another id.")
     for name, content in files.items():
         path = Path(target) / name
         path.parent.mkdir(parents=True, exist_ok=True)

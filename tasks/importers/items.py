@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agentgym import TaskError
+from agentgym import TaskError, install_command
 
 TABLES = {".csv": ",", ".tsv": "\t"}
 COLUMNAR = (".parquet", ".arrow", ".feather")
@@ -91,7 +91,7 @@ def _columnar_rows(path: Path) -> list[dict[str, Any]]:
     try:
         from pyarrow import ArrowException, ipc, parquet
     except ImportError as error:
-        raise TaskError(f"{path} is read by the library pyarrow: pip install 'agentgym[data]'.") from error
+        raise TaskError(f"{path} is read by the library pyarrow. Run: {install_command('data')}") from error
     try:
         if path.suffix.lower() == ".parquet":
             table = parquet.read_table(path)

@@ -25,7 +25,7 @@ def load_textworld(path: str | Path, *, split: Split = "held_out") -> TaskSet:
     Args:
         path: a game (.z8, .ulx), or a folder with games at any depth.
         split: the split of the tasks.
-    Raises: TaskError if there is no game, or none that can be used.
+    Raises: TaskError if no game is found, or none can be used.
     """
     top = Path(path)
     games = [top] if top.is_file() else sorted(file for file in top.rglob("*") if file.suffix in ENDINGS)

@@ -9,6 +9,7 @@ import pytest
 from agentgym.errors import TaskError
 from agentgym.registry import load
 from agentgym.sandbox import rootfs
+from agentgym.tasks.importers.agentbench_os import write_folders
 from agentgym.tasks.importers.gaia import JUDGE
 from agentgym.tasks.importers.items import LeftOutWarning
 
@@ -74,3 +75,9 @@ def test_answers_are_compared_by_the_published_rules(given, expected, paid):
     scope = {}
     exec(JUDGE.partition("\n\ntry:\n    with")[0], scope)
     assert scope["right"](given, expected) is paid
+
+
+def test_no_item_is_written_outside_the_new_folder(tmp_path):
+    with pytest.raises(TaskError, match="leads out of the folder"):
+        write_folders(tmp_path / "new", {"a/task.toml": "x", "../outside/task.toml": "x"})
+    assert not list(tmp_path.iterdir())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import textworld
@@ -32,6 +33,21 @@ async def test_the_walkthrough_wins_and_another_command_does_not(game):
         config = RolloutConfig(budgets=Budgets(max_turns=turns))
         [trajectory] = await EpisodeManager(ScriptedPolicy(script), config).collect([task])
         assert trajectory.success == success
+
+
+@pytest.mark.parametrize("command", ["save", "look. SAVE", "script", "oops transcripts", "restore"])
+async def test_no_command_writes_or_reads_files_of_the_host(game, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    [task] = load("importers", "textworld")(game)["held_out"]
+    before = {path.name for path in Path(game).parent.iterdir()}
+    environment = make(task.environment)
+    await environment.reset(task, seed=0)
+    result = await environment.call(Call("act", {"command": command}))
+    await environment.close()
+    assert not result.ok
+    assert "switched off" in result.content
+    assert {path.name for path in Path(game).parent.iterdir()} == before
+    assert not list(tmp_path.iterdir())
 
 
 async def test_a_checkpoint_continues_in_the_same_state(game):

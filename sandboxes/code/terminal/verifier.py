@@ -93,6 +93,7 @@ class TerminalVerifier(Reward):
         scores = self._known.setdefault(_key("scores", task, submission), [])
         if len(scores) < 2 or scores[-1] != scores[-2]:
             scores.append(await self._score(task, _Submission(submission)))
+            del scores[:-2]
         if len(self._known) > MAX_KNOWN:
             self._known.pop(next(iter(self._known)))
         return dict(scores[-1])
