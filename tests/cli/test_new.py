@@ -73,6 +73,7 @@ def test_the_card_and_description_of_the_template_are_not_ready(shop):
     assert "Ready." not in unready.stdout
 
 
+@pytest.mark.thorough
 def test_a_card_without_sections_a_project_without_licence_and_a_wheel_without_files_are_named_together(written):
     package, publish = written
     inside = package / "acme_corner_shop"
@@ -96,6 +97,7 @@ def test_a_card_without_sections_a_project_without_licence_and_a_wheel_without_f
     assert "acme/corner-shop-v1 is not installed here" in unknown.stderr
 
 
+@pytest.mark.thorough
 def test_the_checks_play_the_wheel_and_not_the_folder(written):
     package, publish = written
     (package / "stock.txt").write_text("400")
@@ -108,6 +110,7 @@ def test_the_checks_play_the_wheel_and_not_the_folder(written):
     assert "stock.txt" in unready.stderr
 
 
+@pytest.mark.thorough
 def test_a_wheel_that_cannot_be_built_is_named(written):
     package, publish = written
     text = (package / "pyproject.toml").read_text()

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+from by_day import cases
 from typer.testing import CliRunner
 
 from agentgym import registry
@@ -157,7 +158,7 @@ def wait_for(terminal: int, words: bytes) -> bytes:
     return seen
 
 
-@pytest.mark.parametrize("command", ["ps", "clean"])
+@pytest.mark.parametrize("command", cases(("ps", "clean"), by_day=["ps"]))
 def test_a_backend_that_is_not_here_is_passed_over_unless_it_was_asked_for(command, tmp_path):
     """Docker's SDK without a daemon, or without the SDK: what the other backends have to say is said."""
     nowhere = {**ENVIRONMENT_VARIABLES, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from by_day import cases
 from served_environments import Workshop
 
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, SandboxSpec, ScriptedPolicy, Task
@@ -96,6 +97,7 @@ async def test_a_killed_pod_ends_its_calls_and_the_next_sandbox_is_made_in_anoth
         await until(lambda: len(cluster.claims) == 1)  # that of the killed pod is released
 
 
+@pytest.mark.thorough
 async def test_a_pod_that_hangs_is_given_up_though_its_connection_stays_open(cluster):
     async with backend_of() as backend:
         sandbox = await backend.create(SPEC)
@@ -108,6 +110,7 @@ async def test_a_pod_that_hangs_is_given_up_though_its_connection_stays_open(clu
         await until(lambda: not cluster.claims)
 
 
+@pytest.mark.thorough
 async def test_a_claim_outlives_its_first_term_and_a_pod_whose_claim_is_deleted_is_lost(cluster):
     async with backend_of(claim_lease_s=2) as backend:
         sandbox = await backend.create(SPEC)
@@ -212,7 +215,7 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("case", LIES)
+@pytest.mark.parametrize("case", cases(LIES, by_day=("no message", "other version")))
 async def test_a_pod_that_was_taken_over_can_end_its_own_sandboxes_and_no_more(cluster, case):
     script, message = LIES[case]
     cluster.prefix = ("sh", "-c", f"{script}; sleep 50")
@@ -237,6 +240,7 @@ async def test_a_driver_that_was_killed_leaves_no_claim_and_no_sandbox(cluster):
     assert requests_of(cluster, "DELETE") == 0
 
 
+@pytest.mark.thorough
 async def test_clean_releases_the_claims_of_dead_processes_and_no_others(cluster):
     async with driver() as (process, _), backend_of() as backend:
         await backend.create(SPEC)

@@ -53,6 +53,7 @@ asyncio.run(main())
 
 @pytest.mark.needs_namespaces
 @pytest.mark.skipif(shutil.which("ip") is None, reason="needs ip, of iproute2")
+@pytest.mark.thorough
 def test_episodes_whose_network_is_cut_are_played_once_it_is_back_and_none_is_lost_or_doubled(tmp_path):
     """The link is down for longer than a lease, so each episode goes on from its checkpoint in a new environment."""
     inside = [sys.executable, "-c", INSIDE, "3", str(tmp_path / "ledger.sqlite")]

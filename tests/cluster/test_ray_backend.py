@@ -34,6 +34,7 @@ pytestmark = [
 
 @pytest.mark.slow
 @each_half
+@pytest.mark.thorough
 async def test_sandboxes_on_nodes_keep_the_contract_of_every_backend(cluster, checks):
     backend = RayBackend(cluster.address, nodes=2)
     try:

@@ -41,6 +41,7 @@ def tasks(count: int) -> list[Task]:
 
 @needs_ray
 @pytest.mark.needs_namespaces
+@pytest.mark.thorough
 async def test_episodes_with_sandboxes_are_played_on_both_nodes_and_come_out_as_here(cluster):
     """The environment is registered in this process alone: it travels to the nodes."""
     register("test/workshop-v1", Workshop)
@@ -113,6 +114,7 @@ async def test_a_killed_worker_and_a_killed_node_lose_no_episode_and_double_none
 
 
 @needs_ray
+@pytest.mark.thorough
 async def test_the_episodes_and_open_requests_of_every_node_can_be_asked_for(cluster, capsys):
     engine, episodes = RayEngine(cluster.address), []
 

@@ -87,6 +87,7 @@ def write_token(home: Path, token: str) -> None:
 
 
 @needs_ray
+@pytest.mark.thorough
 def test_down_ends_what_up_started_and_nothing_else(cluster, own_home):
     began = agentgym("cluster", "up", "--port", "0", "--cpus", "1")
     has_token = (own_home / ".ray" / "auth_token").exists()
@@ -136,6 +137,7 @@ def test_a_cluster_with_fewer_nodes_than_wanted_is_named(cluster):
 
 
 @needs_ray
+@pytest.mark.thorough
 def test_a_listener_that_is_no_head_of_a_cluster_is_named_and_not_waited_for(monkeypatch):
     """Ray itself would try to reach it for minutes."""
     monkeypatch.setenv("RAY_gcs_rpc_server_connect_timeout_s", "1")
@@ -184,6 +186,7 @@ def test_a_node_that_cannot_be_used_says_why(change, fault):
 
 @needs_ray
 @pytest.mark.needs_namespaces
+@pytest.mark.thorough
 async def test_a_token_written_after_the_start_of_a_cluster_keeps_no_driver_away(tmp_path, monkeypatch):
     """As a plain `ray.init()` writes it, on a host whose cluster runs already and asks for none."""
     import ray

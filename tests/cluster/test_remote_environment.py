@@ -39,7 +39,9 @@ def token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTGYM_ENVIRONMENT_TOKEN", TOKEN)
 
 
-@pytest.mark.parametrize("name", ["test/counter-with-state-v1", "test/workshop-v1"])
+@pytest.mark.parametrize(
+    "name", ["test/counter-with-state-v1", pytest.param("test/workshop-v1", marks=pytest.mark.thorough)]
+)
 async def test_it_passes_the_conformance_check(server, name):
     checked = await check_environment(f"{server.url}/{name}")
     assert "checkpoints restore" in " ".join(checked)

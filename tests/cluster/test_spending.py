@@ -107,6 +107,7 @@ async def play_on_ray(cluster, account, **options):
 
 @needs_ray
 @pytest.mark.together("a cluster of Ray")
+@pytest.mark.thorough
 def test_on_ray_agents_and_judges_are_charged_to_one_account_which_refuses_both(cluster):
     """An episode costs 2 for each message and 2 for its judgement."""
     each = 2.0 * (len(SCRIPT) + 1)

@@ -53,6 +53,15 @@ def blocks_of(path: Path) -> list[Block]:
     ]
 
 
+AT_NIGHT = {f"docs/{name}.md" for name in ("actors", "credit", "how-to/programs", "models", "scale", "stages")}
+"""Pages whose blocks take ten seconds of a processor each and use what other pages and tests use: `make test-all`."""
+
+
+def marks_of(path: Path) -> list[pytest.MarkDecorator]:
+    thorough = [pytest.mark.thorough] if page_name(path) in AT_NIGHT else []
+    return [*thorough, pytest.mark.slow] if trains(path) else thorough
+
+
 def trains(path: Path) -> bool:
     return any("agentgym train" in b.text and not b.how.startswith("skip") and b.kind == "sh" for b in blocks_of(path))
 
@@ -82,9 +91,7 @@ def run(block: Block, folder: Path, commands: Path) -> None:
 
 
 @pytest.mark.needs_namespaces
-@pytest.mark.parametrize(
-    "path", [pytest.param(p, id=page_name(p), marks=[pytest.mark.slow] if trains(p) else []) for p in DOCUMENTS]
-)
+@pytest.mark.parametrize("path", [pytest.param(p, id=page_name(p), marks=marks_of(p)) for p in DOCUMENTS])
 def test_every_block_of_a_document_runs(path, tmp_path, commands):
     for block in blocks_of(path):
         if block.how.startswith("skip"):

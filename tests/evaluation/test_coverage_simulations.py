@@ -66,6 +66,7 @@ def test_the_paired_interval_of_20_rare_tasks_covers_the_gain_93_percent_of_the_
 
 
 @pytest.mark.parametrize(("n", "k"), [(20, 4), (50, 8)])
+@pytest.mark.thorough
 def test_gains_and_rates_of_a_few_uneven_rare_tasks_are_covered_93_percent_of_the_time(n, k):
     """3 to 10 % success in tasks of which most are never solved. Of 800 simulations 94.8 % and more were covered."""
     rng, gains, rates = np.random.default_rng(11), [], []

@@ -311,6 +311,7 @@ async def test_a_client_that_has_gone_takes_no_episode():
     assert trajectory.outcome == {"success": 1.0}
 
 
+@pytest.mark.thorough
 async def test_64_programs_play_at_once():
     trajectories = await through_gateway(counts, [usual] * 64, concurrency=64)
     assert [t.outcome["success"] for t in trajectories] == [1.0] * 64

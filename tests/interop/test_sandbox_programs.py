@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from by_day import cases
 from rich.console import Console
 
 from agentgym import (
@@ -368,7 +369,7 @@ FINISHED = {"mini_swe": ["echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"]}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SHELLS)
+@pytest.mark.parametrize("name", cases(SHELLS, by_day=("codex", "mini_swe")))
 async def test_an_unchanged_program_mends_a_repository_in_its_sandbox(name):
     package, tool, argument, others = SHELLS[name]
     try:

@@ -57,6 +57,7 @@ def rollouts():
         yield given
 
 
+@pytest.mark.thorough
 def test_it_learns_the_values_of_listed_actions_from_its_own_episodes(rollouts):
     """Three moves and a stop: with a discount of 0.9 the first move is worth 0.9^3."""
     policy = DqnPolicy(epsilon=0.5, gamma=0.9, learning_rate=1e-2, follow=0.2)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import lookup_environment
 import pytest
+from by_day import cases
 from lookup_runs import RECIPE
 from rich.console import Console
 from typer.testing import CliRunner
@@ -99,7 +100,7 @@ WAITING = replace(
 
 
 @pytest.mark.parametrize("at_once", [4, 16])
-@pytest.mark.parametrize("load_s", [0.0, 0.001, 0.003])
+@pytest.mark.parametrize("load_s", cases((0.0, 0.001, 0.003), by_day=[0.003]))
 def test_the_load_that_requests_are_to_each_other_is_found_from_what_their_tokens_took(at_once, load_s):
     """At 16 at once a request meets more others than are open on average; their mean would make 5 ms of 1 ms."""
     shape, schedule = ClusterShape(1, at_once), StepSchedule(4, 8)

@@ -35,7 +35,7 @@ HONEST = {
     "rust": "mod wire { pub fn times(x: i64) -> i64 { x * x } }\nfn square(x: i64) -> i64 { wire::times(x) }",
 }
 """Right code that uses names which a driver could have taken for itself."""
-SLOW_TO_COMPILE = {"go", "java", "rust"}
+SLOW_TO_COMPILE = {"cpp", "go", "java", "rust"}
 """Each forgery takes a second of a processor. By day tests/tasks/test_function_importers.py judges code in them."""
 
 

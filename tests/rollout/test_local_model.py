@@ -98,7 +98,7 @@ async def logprobs_after_a_stop(parts, ledger, ended, *, repeats):
     return [turn.logprobs for trajectory in trajectories for turn in trajectory.turns]
 
 
-@pytest.mark.parametrize("ended", [1, 4])
+@pytest.mark.parametrize("ended", [1, pytest.param(4, marks=pytest.mark.thorough)])
 async def test_a_run_stopped_within_a_step_ends_equal_in_every_bit_if_recorded_episodes_are_repeated(
     wide_parts, tmp_path, ended
 ):

@@ -38,6 +38,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[DockerBackend]:
 @pytest.mark.parametrize(
     "theme", cases(["The kernel", "What a backend promises", "Reaching out"], by_day=("The kernel",))
 )
+@pytest.mark.thorough
 async def test_the_runtime_enforces_what_it_is_asked_to(backend, theme):
     """Namespaces, masks and filters are the runtime's work; commands, files and snapshots are the guest's."""
     await check_backend(backend, only=some_by_day(sorted(checks_about(theme)), 4))

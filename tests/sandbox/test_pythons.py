@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from by_day import cases
 from rootfs import assemble
 from specs import checks_about
 
@@ -31,9 +32,7 @@ def interpreter(minor: int) -> str | None:
 
 
 @pytest.mark.needs_namespaces
-@pytest.mark.parametrize(
-    "minor", [9, *(pytest.param(minor, marks=pytest.mark.thorough) for minor in range(10, 13)), 13, 14]
-)
+@pytest.mark.parametrize("minor", cases(range(9, 15), by_day=(13, 14)))
 async def test_an_image_with_this_python_keeps_what_the_interpreter_could_break(minor, tmp_path, monkeypatch):
     """The oldest Python and the newest run the guest's code; what the kernel isolates is the same under each."""
     program = interpreter(minor)

@@ -78,6 +78,7 @@ def test_what_no_control_group_limits_is_watched(report):
     assert seen["peak_mib"] > 128
 
 
+@pytest.mark.thorough
 def test_an_ordinary_user_has_images_too(report):
     expected = {"findings": [], "digest": "sha256:", "stacked": report["layers"]["stacked"], "writable": "0\ngone\n"}
     assert as_ordinary_user("rootless_image_checks.py") == expected

@@ -269,6 +269,7 @@ asyncio.run(main())
 
 
 @pytest.mark.needs_namespaces
+@pytest.mark.thorough
 def test_a_driver_that_was_stopped_ends_no_episode():
     with subprocess.Popen([sys.executable, "-c", PAUSED], stdout=subprocess.PIPE, text=True) as driver:
         assert driver.stdout is not None

@@ -89,6 +89,7 @@ def test_the_id_worked_out_from_layers_is_that_of_the_unpacked_files(stack):
 
 @settings(max_examples=60, deadline=None)
 @given(layers(), st.lists(layers(), min_size=2, max_size=4))
+@pytest.mark.thorough
 def test_layers_merged_into_one_do_what_they_did_one_by_one(lowest, stack):
     expected = tree_id([lowest, *stack])
     assert tree_id([lowest, merged(stack, lowest=False)]) == expected

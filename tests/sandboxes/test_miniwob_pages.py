@@ -161,6 +161,7 @@ async def test_every_player_is_one_of_a_task_of_miniwob(players):
     assert unplayed == {"hover-shape"}  # it never ends, and pays nothing
 
 
+@pytest.mark.thorough
 async def test_episodes_get_the_same_verdicts_alone_and_all_at_once(players):
     """All at the same time in one browser: pointers, clipboards, dialogs and focus belong to their episode."""
     benchmark = importlib.import_module("gui_full")

@@ -189,6 +189,7 @@ async def test_the_same_set_is_built_whatever_is_tried_at_once(sources, built_by
 
 
 @pytest.mark.needs_namespaces
+@pytest.mark.thorough
 async def test_a_package_that_gives_no_task_is_named_with_the_reason(sources):
     """Here the tests run without it, as those of pluggy do, whose functions pytest has from its own copy."""
     tests = "def test_abs():\n    assert abs(-1) == 1\n"
@@ -223,6 +224,7 @@ async def test_the_newer_of_two_releases_judges_the_older(sources):
 
 
 @pytest.mark.needs_namespaces
+@pytest.mark.thorough
 async def test_a_bug_that_never_ends_is_given_up_soon_after_the_time_that_the_tests_take_without_it(sources):
     [package] = BugRecipe.load(sources / "recipe.toml").packages
     source = SMALL["small.py"]

@@ -53,6 +53,7 @@ async def test_no_cheat_is_paid_and_the_fix_is():
 
 
 @pytest.mark.needs_namespaces
+@pytest.mark.thorough
 async def test_who_knows_one_hidden_test_does_not_know_by_it_which_run_has_another_as_its_control():
     """One that knows what `test_double` expects is paid only if that is the control of the second run, too."""
     judge = RepositoryTests(controls=2)

@@ -59,6 +59,7 @@ async def test_a_task_that_shows_nothing_is_named(paths, expected):
     await environment.close()
 
 
+@pytest.mark.thorough
 async def test_players_of_the_small_repositories_edit_what_is_shown():
     tasks = load_task_set("swe/one-line-given-v1")
     first = tasks["train"][0]

@@ -93,6 +93,7 @@ async def test_agent_and_judge_have_the_packages_of_the_task_and_none_of_the_hos
 
 
 @pytest.mark.needs_namespaces
+@pytest.mark.thorough
 async def test_without_an_environment_of_its_own_a_task_has_the_hosts_pytest_and_its_command():
     plain = Task("t", "agentgym/swe-v1", "-", parameters={"files": {"test_a.py": "def test_a():\n    pass\n"}})
     environment = agentgym.make("agentgym/swe-v1")

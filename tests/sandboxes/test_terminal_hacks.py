@@ -201,6 +201,7 @@ def test_what_cannot_be_kept_is_refused(top, tmp_path, words, says):
     assert says in " ".join(finished.output.split())
 
 
+@pytest.mark.thorough
 def test_the_check_of_a_folder_says_what_it_pays(tasks, top, tmp_path):
     environment = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
     finished = CliRunner().invoke(app, ["check", str(top / "folders/sound/greeting")], env=environment)
@@ -242,6 +243,7 @@ async def test_tests_that_never_end_or_are_killed_pay_nothing(tasks, top, tmp_pa
     assert await TerminalVerifier().score(task, "") == {"success": 1, "forged": 0}
 
 
+@pytest.mark.thorough
 async def test_a_solution_may_have_large_files(tasks, tmp_path):
     folder = write_folders(tmp_path, "greeting") / "greeting"
     (folder / "solution/large").write_bytes(bytes(range(256)) * 1_000)

@@ -300,6 +300,7 @@ async def test_an_endless_script_is_stopped_and_the_page_lives_on(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 async def test_a_page_that_gets_no_processor_is_waited_for(tmp_path):
     """On a machine with too much to do a page is as slow as one that hangs, and is no mistake of the agent."""
     task = folder_of(tmp_path, slow="<button onclick='document.title = 1'>One</button>")

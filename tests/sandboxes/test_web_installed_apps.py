@@ -42,6 +42,7 @@ async def test_the_oracle_does_every_kind_of_task_and_the_imperfect_one_none(nam
         assert {e.task.tags[0]: e.success for e in episodes} == dict.fromkeys((t.tags[0] for t in chosen), success)
 
 
+@pytest.mark.thorough
 async def test_a_checkpoint_has_what_the_database_of_the_application_had():
     pytest.importorskip("django")
     task = next(task for task in load_task_set("web/admin-v1")["train"] if task.parameters["seed"] == 0)

@@ -167,7 +167,13 @@ async def test_text_of_every_weight_has_a_size(tmp_path):
         assert min(widths) > 20
 
 
-@pytest.mark.parametrize("style", ["", "html {scroll-behavior: smooth}"], ids=["plain", "smooth"])
+@pytest.mark.parametrize(
+    "style",
+    [
+        pytest.param("", id="plain", marks=pytest.mark.thorough),
+        pytest.param("html {scroll-behavior: smooth}", id="smooth"),
+    ],
+)
 async def test_scrolling_has_ended_before_the_page_is_read(tmp_path, style):
     """Otherwise the same actions leave the page in different states, as the machine has time or not."""
     lines = "".join(f"<p>Line {n}.</p>" for n in range(300))

@@ -103,6 +103,7 @@ def test_the_apps_of_a_year_agree_with_each_other():
     assert [row["date"] for row in tables["payments"]] == sorted(row["date"] for row in tables["payments"])
 
 
+@pytest.mark.thorough
 async def test_the_short_set_has_a_ceiling_and_a_hasty_player_who_makes_no_wrong_change():
     short = load_task_set("apps/short-v1")
     tasks = [*short["train"][:30], *short["held_out"][:30]]

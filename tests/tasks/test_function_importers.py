@@ -49,7 +49,7 @@ ROWS = [
     *(("humanevalx", language, row) for language, row in HUMANEVALX.items()),
     *(("multiple", language, row) for language, row in MULTIPLE.items()),
 ]
-BY_DAY = {("humanevalx", "javascript"), ("multiple", "javascript"), ("multiple", "cpp")}
+BY_DAY = {("humanevalx", "javascript"), ("multiple", "javascript")}
 """Rows whose code `make test` runs too; tests/rewards/test_hidden_calls.py runs code of every language."""
 
 

@@ -139,6 +139,7 @@ async def test_who_asks_nobody_or_anybody_fails(task_set, sample):
     assert 0.4 < success(await play(sample, task_set.imperfect_oracle)) < 0.65
 
 
+@pytest.mark.thorough
 async def test_at_no_price_the_dear_model_is_best_and_at_any_price_it_is_best_to_ask_nobody(task_set, sample):
     def nobody(task):
         easy = "easy" in task.tags

@@ -190,6 +190,7 @@ def going_on_from(run: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.together("users of the even policy")
+@pytest.mark.thorough
 def test_a_real_run_that_collapses_stops_at_its_last_healthy_checkpoint_and_says_why(even, tmp_path):
     """A learning rate far too high: the policy forgets how to call its tools within a few steps."""
     data = going_on_from(even)

@@ -96,7 +96,7 @@ LIMITED = dict(
 )
 
 
-@pytest.mark.parametrize("staleness", [0, 1])
+@pytest.mark.parametrize("staleness", [pytest.param(0, marks=pytest.mark.thorough), 1])
 def test_episodes_have_the_budgets_of_their_step_also_when_the_run_is_resumed(tmp_path, staleness):
     chosen = recipe(**LIMITED, train__staleness=staleness)
     finished, resumed = tmp_path / "finished", tmp_path / "resumed"

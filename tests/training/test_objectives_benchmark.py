@@ -38,6 +38,7 @@ def test_every_kind_of_stage_that_learns_is_an_arm(objectives: Any):
 
 
 @pytest.mark.parametrize("base", ["text", "quickstart"])
+@pytest.mark.thorough
 def test_every_arm_has_what_its_losses_or_stages_need(objectives: Any, base: str):
     for arm in (*objectives.ARMS, *objectives.STAGE_ARMS):
         start, teacher = Path("a/start"), Path("a/teacher")

@@ -224,6 +224,7 @@ def final_weights(run: Path) -> dict[str, torch.Tensor]:
     return load_file(run / "checkpoints" / "final" / "adapter_model.safetensors")
 
 
+@pytest.mark.thorough
 def test_pioneers_and_observers_train_an_adapter_each(run):
     rows = RunFolder(run).metrics("train")
     assert max(row["guard/drift"] for row in rows) < 1e-5  # sampled as trained, in both roles
@@ -268,7 +269,7 @@ def test_a_run_with_roles_goes_on_where_it_was(base, run, tmp_path):
     assert all(torch.equal(value, second[name]) for name, value in first.items())
 
 
-@pytest.mark.parametrize("order", [["observer"], ["observer", "pioneer"]])
+@pytest.mark.parametrize("order", [pytest.param(["observer"], marks=pytest.mark.thorough), ["observer", "pioneer"]])
 def test_each_pass_over_a_batch_updates_one_role(base, tmp_path, order):
     execute(
         recipe(base, steps=2, parts={"role_order": {"roles": order}}, optimiser={"learning_rate": 0.01}),

@@ -29,6 +29,7 @@ def requests(log: Path) -> Counter[str]:
     return Counter(line.split()[0] for line in log.read_text().splitlines())
 
 
+@pytest.mark.thorough
 def test_a_killed_and_a_stopped_server_lose_no_episode_double_none_and_train_on_no_failure(tmp_path):
     logs = [tmp_path / name for name in "abc"]
     settings = [

@@ -72,17 +72,18 @@ def cut_back(folder: Path, first: str | None, label: str) -> None:
     forget_episodes(folder, label)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "first", "label", "steps"),
     [
-        pytest.param("collect", "copy", "played", None, marks=pytest.mark.thorough),
-        pytest.param("imitate", "copy", "none", "warm_start_steps", marks=pytest.mark.thorough),
+        ("collect", "copy", "played", None),
+        ("imitate", "copy", "none", "warm_start_steps"),
         ("prefer", "prefer", "none", "compared_steps"),
-        pytest.param("rank", "rank", "none", "compared_steps", marks=pytest.mark.thorough),
-        pytest.param("step_tasks", "steps", "none", None, marks=pytest.mark.thorough),
-        pytest.param("generate", "new", "none", None, marks=pytest.mark.thorough),
-        pytest.param("reinforce", "practice", "practice", "", marks=pytest.mark.thorough),  # by day in test_run.py
-        pytest.param("repeat", "learn_2", "again_2", None, marks=pytest.mark.thorough),
+        ("rank", "rank", "none", "compared_steps"),
+        ("step_tasks", "steps", "none", None),
+        ("generate", "new", "none", None),
+        ("reinforce", "practice", "practice", ""),  # by day in test_run.py
+        ("repeat", "learn_2", "again_2", None),
     ],
 )
 def test_a_run_killed_within_a_stage_ends_as_an_unbroken_one(unbroken, tmp_path, kind, first, label, steps):

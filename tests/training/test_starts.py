@@ -73,6 +73,7 @@ def trained(gather, rollouts, tasks, steps: int) -> tuple[Trying, list]:
     return policy, history
 
 
+@pytest.mark.thorough
 def test_what_is_never_solved_from_the_start_in_200_groups_is_solved_with_starts(locked):
     rollouts, tasks = locked
     _, plain = trained(make_gatherer(play_groups, []), rollouts, tasks, 100)

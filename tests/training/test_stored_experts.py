@@ -76,6 +76,7 @@ def test_a_resumed_run_imitates_the_episodes_of_its_manifest(stored, tmp_path):
         assert_equal_weights(stored, tmp_path / "half")
 
 
+@pytest.mark.thorough
 def test_episodes_that_another_tokenizer_wrote_are_tokenised_anew(stored, tmp_path):
     """The record holds the token ids of the policy that sampled it, which mean something else to this one."""
     theirs = sampled_by_its_policy(stored, tmp_path / "other")

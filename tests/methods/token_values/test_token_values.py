@@ -92,7 +92,7 @@ def test_tokens_that_no_episode_holds_are_kept_low():
     assert max(np.delete(actions, [SEARCH, ANSWER])) < min(actions[SEARCH], actions[ANSWER]) - 0.5
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", cases(STEPS, by_day=("flip", "lucky_tool")))
 def test_the_mean_of_the_distribution_after_each_turn_is_its_exact_action_value(name: str):
     names = Names()
     network = OutcomeHead(TableModel().base_model, 64, -2.0, 3.0, 6)
