@@ -18,9 +18,9 @@ from agentgym import Call, SandboxUnavailable, load
 from agentgym.errors import TaskError
 from agentgym.registry import load_reward
 from agentgym.sandbox import DockerBackend
-from agentgym.sandbox.docker.image_build import BUILD_LABEL
 from agentgym.sandbox.rootfs import INDEX_FOLDER
 from agentgym.sandbox.rootfs.python_image import write_python_image
+from agentgym.sandboxes.code.terminal.bounded_build import BUILD_LABEL
 from agentgym.sandboxes.code.terminal.daemon_build import build_by_daemon, with_indexes
 from agentgym.sandboxes.code.terminal.dockerfile import parse_dockerfile
 from agentgym.sandboxes.code.terminal.folder import TerminalFolder

@@ -3,7 +3,6 @@
 backend.py     creates and lists sandboxes        container.py   the settings and the end of one container
 daemon.py      talks to the daemon, in threads    rendezvous.py  the socket by which host and guest connect
 owner.py       which process made a container, and whether it still runs
-image_build.py  lets the daemon build an image
 """
 
 from agentgym.sandbox.docker.backend import DockerBackend as DockerBackend  # the name used by the entry point

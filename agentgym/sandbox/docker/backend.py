@@ -28,13 +28,13 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
 from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
-from agentgym.sandbox.contract import Capabilities, Layer, Running, Sandbox, Snapshot
+from agentgym.sandbox.contract import Capabilities, Layer, Running, Snapshot
 from agentgym.sandbox.docker import owner as docker_owner
 from agentgym.sandbox.docker.container import (
     ContainerHandle,
@@ -45,7 +45,6 @@ from agentgym.sandbox.docker.container import (
     settings,
 )
 from agentgym.sandbox.docker.daemon import Daemon, DockerImage, has_own_kernel, missing_limits
-from agentgym.sandbox.docker.image_build import BuildEnd, ImageBuild, build_in_daemon
 from agentgym.sandbox.docker.owner import Owner
 from agentgym.sandbox.docker.rendezvous import Rendezvous, SocketDirectory
 from agentgym.sandbox.host.guest_handle import descriptors_available
@@ -53,7 +52,7 @@ from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.host.snapshots import restore
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link, in_memory
-from agentgym.sandbox.network.proxy import Proxy, environment_for
+from agentgym.sandbox.network.proxy import Proxy
 from agentgym.sandbox.time_limit import uncounted
 
 _CREATE_S = 60.0
@@ -92,7 +91,7 @@ class DockerBackend:
         self._run = secrets.token_hex(8)
         self._sandboxes: weakref.WeakSet[GuestSandbox] = weakref.WeakSet()
 
-    async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
+    async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> GuestSandbox:
         """Create a sandbox; see `Backend.create`."""
         with uncounted():
             guest = await self._create_guest(spec, snapshot)
@@ -104,50 +103,6 @@ class DockerBackend:
         """Return an image of the daemon, without ever pulling it. Raises: SandboxUnavailable if it has none."""
         daemon, _ = self._connection()
         return await _in_thread(daemon, daemon.image, name)
-
-    async def build_image(
-        self,
-        name: str,
-        context: bytes,
-        *,
-        base: str,
-        arguments: Mapping[str, str],
-        target: str = "",
-        network: tuple[str, ...] = (),
-        step_s: float = 600.0,
-        memory_mib: int = 2048,
-        disk_mib: int = 4096,
-    ) -> BuildEnd:
-        """Let the daemon build an image. Cancelling ends the build.
-
-        Args:
-            name: the image's name and tag. context: a tar archive with the file Dockerfile and what it copies.
-            base: an image of the daemon, for the sandbox whose network the build shares.
-            arguments: values of ARGs. target: the stage that is the image; empty for the last.
-            network: the names that may be reached, as in SandboxSpec.
-            step_s: limit of each instruction in seconds. memory_mib: limit of each command.
-            disk_mib: what one command, and the image above its base, may write; and what the build may transfer.
-        Raises: SandboxUnavailable if the daemon cannot build at all.
-        """
-        daemon, _ = self._connection()
-        below = await self.image(base)
-        spec = SandboxSpec(image=base, writable_root=True, network=network or False, transfer_mib=disk_mib)
-        guest = await self._create_guest(spec, None)
-        try:
-            version, container = await _in_thread(daemon, daemon.version_and_id, guest.name)
-            given = {**arguments, **environment_for(spec.network)}
-            order = ImageBuild(name, context, given, target, container, step_s, memory_mib, disk_mib)
-            failure = await build_in_daemon(daemon.socket_path, version, order)
-            connections = guest.network.connections if guest.network is not None else ()
-        finally:
-            await guest.close()
-        if failure is not None:
-            return BuildEnd(None, *failure, connections)
-        image = await self.image(name)
-        if image.size_mib - below.size_mib > disk_mib:
-            await _in_thread(daemon, daemon.remove_image, name)
-            return BuildEnd(None, "", f"makes an image with more than {disk_mib} MiB", connections)
-        return BuildEnd(image, connections=connections)
 
     async def probe(self) -> Capabilities:
         """Create a sandbox to find out what the daemon can enforce."""

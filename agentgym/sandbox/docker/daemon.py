@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import threading
@@ -47,7 +46,6 @@ class DockerImage:
     """An image of the daemon.
 
     `digest`: sha256:... of its content. `environment`, `volumes`, `workdir`, `entrypoint`: as the image declares them.
-    `size_mib`: with the images below it.
     """
 
     name: str
@@ -55,7 +53,6 @@ class DockerImage:
     environment: dict[str, str]
     volumes: tuple[str, ...]
     workdir: str = "/"
-    size_mib: int = 0
     entrypoint: tuple[str, ...] = ()
 
 
@@ -117,23 +114,7 @@ class Daemon:
         volumes, workdir = tuple(facts["Config"].get("Volumes") or ()), facts["Config"].get("WorkingDir") or "/"
         environment = {name: value for name, _, value in pairs}
         entrypoint = tuple(facts["Config"].get("Entrypoint") or ())
-        size_mib = facts.get("Size", 0) // 2**20
-        return DockerImage(full_name, facts["Id"], environment, volumes, workdir, size_mib, entrypoint)
-
-    def remove_image(self, name: str) -> None:
-        """Remove an image, unless others are built on it. Raises: DockerException."""
-        with contextlib.suppress(_sdk().errors.NotFound):
-            self.api.remove_image(name)
-
-    def version_and_id(self, name: str) -> tuple[str, str]:
-        """Return the version of the API, and the id of a container."""
-        return str(self.api.api_version), str(self.api.inspect_container(name)["Id"])
-
-    @property
-    def socket_path(self) -> str:
-        """Return the path of the daemon's socket."""
-        address = _sdk().utils.kwargs_from_env().get("base_url", _DEFAULT_ADDRESS)
-        return "/" + str(address).partition("://")[2].lstrip("/")
+        return DockerImage(full_name, facts["Id"], environment, volumes, workdir, entrypoint)
 
     def start(self, name: str, settings: dict[str, Any]) -> None:
         """Create and start a container. Raises: SandboxUnavailable with the daemon's reason."""

@@ -218,6 +218,11 @@ class GuestSandbox:
         """Return the digest of the sandbox's image, as "sha256:..."; "" for the host's own programs."""
         return self._guest.image_digest
 
+    @property
+    def container(self) -> str:
+        """Return the name of the sandbox's container; "" if it is in none."""
+        return self._guest.name
+
     async def _run(self, request: dict[str, Any], blob: bytes, timeout_s: float, limit: int) -> ExecResult:
         if not (timeout_s > 0 and math.isfinite(timeout_s)):
             raise ValueError(f"timeout_s = {timeout_s!r} is not valid: give a number of seconds above 0.")

@@ -64,6 +64,11 @@ class RootFilesystem:
         """Return the names of the folders of all layers, the lowest first."""
         return (*self.below, self.root.parent.name)
 
+    @property
+    def trees(self) -> tuple[Path, ...]:
+        """Return the unpacked trees of all layers, the lowest first."""
+        return tuple(self.root.parents[1] / name / self.root.name for name in self.layers)
+
 
 def prepare_rootfs(name: str, *, as_root: bool = False) -> RootFilesystem:
     """Find an image and unpack it, unless it is unpacked already. Takes seconds for a new image.

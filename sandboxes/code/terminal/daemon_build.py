@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from agentgym import SandboxUnavailable, TaskError, shared_backend
 from agentgym.sandbox import Backend, DockerBackend, rootfs
 
+from .bounded_build import ImageBuild, bounded_build
 from .build_context import packed
 from .build_sandbox import refusals
 from .build_steps import Download, ImageConfig
@@ -72,7 +73,7 @@ async def build_by_daemon(folder: TerminalFolder, bases: list[str]) -> BuiltImag
             if about := remembered_failure(failure, conditions):
                 raise TaskError(f"{folder.name}: {about[0]}") from None
             print(f"{folder.name}: the Docker daemon builds {name}", file=sys.stderr, flush=True)
-            end = await backend.build_image(
+            order = ImageBuild(
                 name,
                 context,
                 base=bases[0],
@@ -83,13 +84,14 @@ async def build_by_daemon(folder: TerminalFolder, bases: list[str]) -> BuiltImag
                 memory_mib=max(MEMORY_MIB, folder.memory_mib),
                 disk_mib=disk_mib,
             )
-            if end.image is None:
+            end = await bounded_build(backend, order)
+            if end.reason:
                 where = f"{end.step[:80]!r} of its Dockerfile, built by Docker," if end.step else "its Dockerfile"
                 remedy = f" {WITHOUT}" if "BuildKit" in end.reason else ""
                 text = f"{where} {end.reason}{refusals(end)}{remedy}"
                 remember_failure(failure, conditions, [text])
                 raise TaskError(f"{folder.name}: {text}") from None
-            image = end.image
+            image = await backend.image(name)
     config = ImageConfig(tuple(image.environment.items()), image.workdir, entrypoint=image.entrypoint)
     return BuiltImage(image.digest, config)
 

@@ -90,8 +90,7 @@ async def with_downloads(
     image = await recorded_image(key, make)
     if submission is not None:
         own = await asyncio.to_thread(rootfs.prepare_rootfs, spec.image, as_root=True)
-        layers = [image.root.parents[1] / name / "root" for name in image.layers[len(own.layers) :]]
-        if await asyncio.to_thread(_overlap, submission, layers):
+        if await asyncio.to_thread(_overlap, submission, image.trees[len(own.trees) :]):
             return spec
     return replace(spec, image=image.digest)
 

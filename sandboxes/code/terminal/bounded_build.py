@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agentgym.errors import SandboxUnavailable
-from agentgym.sandbox.contract import Connection
-from agentgym.sandbox.docker.daemon import DockerImage
+from agentgym import SandboxSpec, SandboxUnavailable
+from agentgym.sandbox import DockerBackend
 
 if TYPE_CHECKING:
     import httpx
@@ -31,6 +31,7 @@ _ABOUT = (" --->", "Removing intermediate container")
 _EXIT = re.compile(r"returned a non-zero code: (\d+)")
 _LOOK_S = 2.0
 _ANSWER_S = 60.0
+_ADDRESS = "unix:///var/run/docker.sock"
 _LAST_LINES, _LINE = 5, 300
 _MAX_OUTPUT = 64 * _MIB
 _KILLED = 137
@@ -39,15 +40,24 @@ _CORES, _PERIOD = 2, 100_000
 
 @dataclass(frozen=True, slots=True)
 class ImageBuild:
-    """What the daemon is to build; see `DockerBackend.build_image`. `container`: the id of the container
-    whose network the build shares.
+    """What the daemon is to build.
+
+    Attributes:
+        name: the image's name and tag.
+        context: a tar archive with the file Dockerfile and what it copies.
+        base: an image of the daemon, for the sandbox whose network the build shares.
+        arguments: values of ARGs. target: the stage that is the image; empty for the last.
+        network: the names that may be reached, as in SandboxSpec.
+        step_s: limit of each instruction in seconds. memory_mib: limit of each command.
+        disk_mib: what one command, and the image above its base, may write; and what the build may transfer.
     """
 
     name: str
     context: bytes
+    base: str
     arguments: Mapping[str, str]
     target: str
-    container: str
+    network: tuple[str, ...]
     step_s: float
     memory_mib: int
     disk_mib: int
@@ -58,15 +68,13 @@ class BuildEnd:
     """How a build ended.
 
     Attributes:
-        image: what was built; None after a failure.
-        step: the instruction that failed. reason: how it ended, with its last lines.
+        step: the instruction that failed. reason: how it failed, with its last lines; empty for an image.
         connections: what the build has reached, or was refused.
     """
 
-    image: DockerImage | None = None
-    step: str = ""
-    reason: str = ""
-    connections: tuple[Connection, ...] = ()
+    step: str
+    reason: str
+    connections: tuple[Any, ...]
 
 
 class _StepFailed(Exception):
@@ -75,23 +83,26 @@ class _StepFailed(Exception):
         self.step, self.reason = step, reason
 
 
-async def build_in_daemon(socket: str, version: str, order: ImageBuild) -> tuple[str, str] | None:
-    """Build an image. Cancelling ends the build.
-
-    Args:
-        socket: the path of the daemon's socket. version: the version of its API.
-    Returns: None if the image was built; else the step that failed, and the reason.
-    Raises: SandboxUnavailable if the daemon cannot build at all.
-    """
+async def bounded_build(backend: DockerBackend, order: ImageBuild) -> BuildEnd:
+    """Let the daemon build an image. Cancelling ends the build. Raises: SandboxUnavailable."""
     import httpx
 
-    transport = httpx.AsyncHTTPTransport(uds=socket)
+    spec = SandboxSpec(
+        image=order.base, writable_root=True, network=order.network or False, transfer_mib=order.disk_mib
+    )
+    sandbox = await backend.create(spec)
+    address = os.environ.get("DOCKER_HOST") or _ADDRESS
+    transport = httpx.AsyncHTTPTransport(uds="/" + address.partition("://")[2].lstrip("/"))
     timeout = httpx.Timeout(_ANSWER_S, read=None, write=None)
+    step = reason = ""
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://docker", timeout=timeout) as client:
-            daemon = _Daemon(client, f"/v{version}", order)
-            watching = asyncio.create_task(daemon.watch())
-            building = asyncio.create_task(daemon.build())
+            prefix = f"/v{(await _data(client, '/version'))['ApiVersion']}"
+            own = await _data(client, f"{prefix}/containers/{sandbox.container}/json")
+            pairs = (variable.partition("=") for variable in own["Config"]["Env"])
+            proxies = {name: value for name, _, value in pairs if name.lower().endswith("_proxy")}
+            daemon = _Daemon(client, prefix, order, f"container:{own['Id']}", proxies)
+            watching, building = asyncio.create_task(daemon.watch()), asyncio.create_task(daemon.build())
             try:
                 await asyncio.wait({watching, building}, return_when=asyncio.FIRST_COMPLETED)
                 if not building.done():
@@ -102,15 +113,22 @@ async def build_in_daemon(socket: str, version: str, order: ImageBuild) -> tuple
                     task.cancel()
                 await asyncio.gather(watching, building, return_exceptions=True)
     except _StepFailed as failure:
-        return failure.step, failure.reason
+        step, reason = failure.step, failure.reason
     except httpx.HTTPError as error:
         raise SandboxUnavailable(f"The Docker daemon ended the connection of a build: {error!r:.300}.") from error
-    return None
+    finally:
+        await sandbox.close()
+    return BuildEnd(step, reason, sandbox.connections)
 
 
 class _Daemon:
-    def __init__(self, client: httpx.AsyncClient, prefix: str, order: ImageBuild) -> None:
+    """One build. `network`: what its containers share. `proxies`: variables that lead to the network's proxy."""
+
+    def __init__(
+        self, client: httpx.AsyncClient, prefix: str, order: ImageBuild, network: str, proxies: Mapping[str, str]
+    ) -> None:
         self._client, self._prefix, self._order = client, prefix, order
+        self._network, self._arguments = network, {**order.arguments, **proxies}
         self._step = ""
         self._lines: deque[str] = deque(maxlen=_LAST_LINES)
 
@@ -131,19 +149,23 @@ class _Daemon:
                         raise _StepFailed(self._step, self._ended(str(message["error"])))
         except TimeoutError as error:
             raise _StepFailed(self._step, f"did not end in {self._order.step_s:g} s: {self._last()}") from error
+        images = [f"{self._prefix}/images/{name}" for name in (self._order.name, self._order.base)]
+        size, below = [(await _data(self._client, f"{image}/json"))["Size"] for image in images]
+        if size - below > self._order.disk_mib * _MIB:
+            await self._client.delete(images[0])
+            raise _StepFailed("", f"makes an image with more than {self._order.disk_mib} MiB")
 
     async def watch(self) -> None:
         """Look at what the running command has written. Raises: _StepFailed if it is too much."""
         import httpx
 
-        own = f"container:{self._order.container}"
         while True:
             await asyncio.sleep(_LOOK_S)
             with contextlib.suppress(httpx.HTTPStatusError):  # the container has just ended
-                for listed in await self._get("/containers/json"):
-                    if listed.get("HostConfig", {}).get("NetworkMode") != own:
+                for listed in await _data(self._client, f"{self._prefix}/containers/json"):
+                    if listed.get("HostConfig", {}).get("NetworkMode") != self._network:
                         continue
-                    facts = await self._get(f"/containers/{listed['Id']}/json", size="1")
+                    facts = await _data(self._client, f"{self._prefix}/containers/{listed['Id']}/json", size="1")
                     if facts.get("SizeRw", 0) > self._order.disk_mib * _MIB:
                         raise _StepFailed(self._step, f"wrote more than {self._order.disk_mib} MiB: {self._last()}")
 
@@ -154,9 +176,9 @@ class _Daemon:
             "version": "1",
             "t": order.name,
             "target": order.target,
-            "buildargs": json.dumps(dict(order.arguments)),
+            "buildargs": json.dumps(self._arguments),
             "labels": json.dumps({BUILD_LABEL: order.name}),
-            "networkmode": f"container:{self._order.container}",
+            "networkmode": self._network,
             "memory": memory,
             "memswap": memory,
             "cpuperiod": _PERIOD,
@@ -185,11 +207,6 @@ class _Daemon:
                 if line.strip():
                     yield json.loads(line)
 
-    async def _get(self, path: str, **options: str) -> Any:
-        answer = await self._client.get(self._prefix + path, params=options, timeout=_ANSWER_S)
-        answer.raise_for_status()
-        return answer.json()
-
     def _ended(self, message: str) -> str:
         match = _EXIT.search(message)
         if match is None:
@@ -200,3 +217,9 @@ class _Daemon:
 
     def _last(self) -> str:
         return "\n".join(self._lines).strip() or "no output"
+
+
+async def _data(client: httpx.AsyncClient, path: str, **options: str) -> Any:
+    answer = await client.get(path, params=options, timeout=_ANSWER_S)
+    answer.raise_for_status()
+    return answer.json()
