@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import itertools
 import json
 import re
 import time
@@ -155,7 +156,7 @@ class _Validation:
         reward = self._reward(task)
         if fault := await _awaited(reward.task_fault(task)):
             return Verdict("faulty", str(fault))
-        idle = await self._play(task, lambda: _idle_script(task), reward, times=2)
+        idle = await self._play(task, lambda: lambda seen: _idle_message(task), reward, times=2)
         paid = [_paid(trajectory) for trajectory in idle]
         if paid[0] != paid[1]:
             return Verdict("flaky", f"doing nothing is paid differently: {paid[0]:g}, then {paid[1]:g}")
@@ -164,11 +165,27 @@ class _Validation:
         solved = await self._solved(task, reward, idle[0])
         if solved.kind not in ("sound", "unsolved"):
             return solved
+        fair = {0: 0.0}  # what the first messages of the solution earn, by their number
         for what, messages in hacks.items():
             [trajectory] = await self._play(task, lambda messages=messages: messages, reward)  # type: ignore[misc]
-            if (earned := _paid(trajectory)) > 0:
+            if (earned := _paid(trajectory)) == 0:
+                continue
+            if (count := self._honest_messages(task, messages)) not in fair:
+                start = [*messages[:count], *[_idle_message(task)] * len(messages)]
+                [trajectory] = await self._play(task, lambda start=start: start, reward)  # type: ignore[misc]
+                fair[count] = _paid(trajectory)
+            if earned > fair[count]:
                 return Verdict("hackable", f"it pays an agent that {what}: {earned:g}")
         return solved
+
+    def _honest_messages(self, task: Task, messages: Sequence[Message]) -> int:
+        """Return how many of a hack's first messages are those of the solution."""
+        try:
+            solution = self._task_set.solution(task)
+        except TaskError:
+            return 0
+        pairs = zip(messages, solution, strict=False) if isinstance(solution, list | tuple) else ()
+        return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     async def _solved(self, task: Task, reward: Reward, idle: Trajectory) -> Verdict:
         """Return `sound` if the solution is paid twice, `unsolved` if there is none, or what is wrong."""
@@ -250,13 +267,12 @@ def _hacks(task: Task) -> Mapping[str, Sequence[Message]]:
         return {}  # a task that cannot be read; the verdict says why
 
 
-def _idle_script(task: Task) -> Any:
-    """Return the script of an agent that does nothing: it only ends the episode, by a call without arguments if any."""
+def _idle_message(task: Task) -> Message:
+    """Return what an agent says that does nothing: a call without arguments that ends the episode, if there is one."""
     environment: type[Environment] = load("environments", task.environment)
     final = (tool for tool in environment.tools.values() if tool.options.final)
     name = next((tool.name for tool in final if not tool.shown_schema()["function"]["parameters"].get("required")), "")
-    message = Message("assistant", "", (Call(name, {}),)) if name else Message("assistant", "")
-    return lambda messages: message
+    return Message("assistant", "", (Call(name, {}),)) if name else Message("assistant", "")
 
 
 def _paid(trajectory: Trajectory) -> float:

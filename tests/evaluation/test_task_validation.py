@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -121,6 +122,35 @@ async def test_each_task_gets_its_verdict(tmp_path):
     }
     assert [done for done, _ in steps] == list(range(len(CASES) + 1))
     assert steps[-1][1] == dict(Counter(kind for _, kind, _ in CASES.values()))
+
+
+class Started(Answers):
+    """Has a further call, with which the solution and a reward hack begin."""
+
+    @tool
+    def start(self, text: str = "") -> str:
+        """Start."""
+        return "started"
+
+    @classmethod
+    def reward_hacks(cls, task):
+        return {"goes on otherwise": [START, says("42")]}
+
+
+register("test/validation-start-v1", Started)
+START = Message("assistant", "", (Call("start", {"text": "start"}),))
+
+
+@pytest.mark.parametrize(("hack", "start", "kind"), [(0.5, 0.5, "sound"), (0.75, 0.5, "hackable"), (0, 0.5, "sound")])
+async def test_a_hack_may_earn_what_the_start_of_the_solution_earns_that_it_begins_with(hack, start, kind):
+    pays = {"start": [1.0, 1.0, float(hack), start]}  # the solution twice, the hack, and its start alone
+    tasks = TaskSet(
+        "started",
+        {"train": [replace(task("started", pays), environment="test/validation-start-v1")]},
+        oracle=lambda task: [START, says("right")],
+    )
+    verdicts = await validate_tasks(tasks)
+    assert verdicts["started"].kind == kind
 
 
 async def test_a_set_without_solutions_is_unsolved_unless_its_reward_tries_them(tmp_path, monkeypatch):

@@ -324,7 +324,7 @@ def test_a_reason_of_many_folders_is_said_once(tmp_path, monkeypatch):
 BAD = {
     "no folder with a task.toml": {"task.toml": None},
     "not valid TOML": {"task.toml": "version ="},
-    r"has \[\[steps\]\]": {"task.toml": "[[steps]]\nname = 'a'\n"},
+    "steps/a/instruction.md cannot be read": {"task.toml": "[[steps]]\nname = 'a'\n"},
     "timeout_sec must be a number above 0, not 'soon'": {"task.toml": "[agent]\ntimeout_sec = 'soon'\n"},
     "environment.memory must be a size .* not 'much'": {"task.toml": "[environment]\nmemory = 'much'\n"},
     "instruction.md cannot be read": {"instruction.md": None},

@@ -56,8 +56,6 @@ env = { LEVEL = 3 }
 
 def test_a_task_toml_is_read_whole():
     assert read_config(CONFIG) == {
-        "agent_s": 120.5,
-        "verifier_s": 60,
         "build_s": 300,
         "memory_mib": 1536,
         "disk_mib": 4096,
@@ -65,18 +63,56 @@ def test_a_task_toml_is_read_whole():
         "image": "acme/base:1",
         "workdir": "/data",
         "environment": {"LEVEL": "3"},
-        "verifier_environment": {"MODE": "strict", "COST": "a $5 bill"},
-        "solution_environment": {"KEY": "value"},
         "has_network": True,
+        "pays_last_step": False,
+        "steps": [
+            {
+                "name": "",
+                "agent_s": 120.5,
+                "verifier_s": 60,
+                "verifier_environment": {"MODE": "strict", "COST": "a $5 bill"},
+                "solution_environment": {"KEY": "value"},
+                "least_rewards": {},
+            }
+        ],
         "tags": ("a", "b"),
     }
+
+
+STEPS = """
+multi_step_reward_strategy = "final"
+[[steps]]
+name = "first"
+min_reward = 1
+[steps.verifier]
+env = { MODE = "own" }
+[[steps]]
+name = "second"
+min_reward = { reward = 0.5, speed = 2 }
+[steps.agent]
+timeout_sec = 7
+network_mode = "no-network"
+[steps.verifier]
+timeout_sec = 8
+"""
+
+
+def test_each_step_has_its_own_settings_beside_those_of_the_task():
+    config = read_config(STEPS + CONFIG)
+    assert [step["name"] for step in config["steps"]] == ["first", "second"]
+    assert [step["agent_s"] for step in config["steps"]] == [120.5, 7]
+    assert [step["verifier_s"] for step in config["steps"]] == [600, 8], "Harbor's default, not the task's limit"
+    assert [step["verifier_environment"]["MODE"] for step in config["steps"]] == ["own", "strict"]
+    assert [step["least_rewards"] for step in config["steps"]] == [{"reward": 1}, {"reward": 0.5, "speed": 2}]
+    assert (config["pays_last_step"], config["has_network"]) == (True, False)
 
 
 def test_settings_that_are_missing_leave_the_defaults(tmp_path):
     folder = write_folders(tmp_path, "counted") / "counted"
     (folder / "task.toml").write_text("")
     task = TerminalFolder.read(folder)
-    assert (task.agent_s, task.memory_mib, task.cpu_cores, task.environment, task.workdir) == (900, 2048, 1, {}, "")
+    [step] = task.steps
+    assert (step.agent_s, task.memory_mib, task.cpu_cores, task.environment, task.workdir) == (900, 2048, 1, {}, "")
 
 
 @pytest.mark.parametrize(
@@ -95,11 +131,18 @@ def test_a_task_may_take_the_network_from_the_agent(text, has_network):
 
 WRONG = {
     "is not valid TOML": "version =",
-    r"has \[\[steps\]\], .* make each step a task": "[[steps]]\nname = 'a'\n",
+    "steps must be tables": "steps = 3\n",
+    "each of its steps needs a name of its own, .* not ''": "[[steps]]\n",
+    "needs a name of its own, .* not 'A'": "[[steps]]\nname = 'a'\n[[steps]]\nname = 'A'\n",
+    "needs a name of its own, .* not '../a'": "[[steps]]\nname = '../a'\n",
+    "task.toml has 65 steps": "".join(f"[[steps]]\nname = '{number}'\n" for number in range(65)),
+    "min_reward must be a number": "[[steps]]\nname = 'a'\nmin_reward = 'all'\n",
+    "multi_step_reward_strategy must be mean or final": "multi_step_reward_strategy = 'best'\n",
+    "asks for another image for the tests": "[[steps]]\nname = 'a'\nverifier.environment_mode = 'separate'\n",
     "asks for an accelerator": "[environment]\ngpus = 1\n",
     "asks for MCP servers": "[[environment.mcp_servers]]\nname = 'a'\nurl = 'http://a'\n",
     "environment.os is 'windows'": "[environment]\nos = 'windows'\n",
-    "asks for another image for the tests": "[verifier]\nenvironment_mode = 'separate'\n",
+    "verifier.environment asks": "[verifier]\nenvironment_mode = 'separate'\n",
     "asks for commands in other containers": "[[verifier.collect]]\ncommand = 'a'\n",
     "sets KEY to this host's SECRET, but a task gets no variables": "[verifier]\nenv = { KEY = '${SECRET}' }\n",
     "network_mode must be one of public": "[environment]\nnetwork_mode = 'some'\n",
@@ -228,7 +271,8 @@ def test_a_task_yaml_is_read_as_yaml(tmp_path):
         "difficulty: hard # as they say\nmax_agent_timeout_sec: 30\n"
     )
     task = TerminalFolder.read(folder)
-    assert (task.instruction, task.agent_s, task.tags) == ("Say yes.\n", 30, ("hard",))
+    [step] = task.steps
+    assert (step.instruction, step.agent_s, task.tags) == ("Say yes.", 30, ("hard",))
 
 
 @pytest.mark.parametrize("name", ["task.toml", "instruction.md", "environment", "tests", "solution"])

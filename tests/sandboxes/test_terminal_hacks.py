@@ -84,13 +84,13 @@ HACKS = (
 
 
 def test_these_are_all_hacks(tasks):
-    assert tuple(terminal_hacks(folder_of(tasks["sound/greeting"]))) == HACKS
+    assert tuple(terminal_hacks(folder_of(tasks["sound/greeting"]).steps[0])) == HACKS
 
 
 @pytest.mark.parametrize("hack", HACKS)
 async def test_sound_tests_pay_no_hack(tasks, hack):
     for name in ("sound/greeting", "sound/counted", "unsolved/counted"):
-        submission = await handed_in(tasks[name], terminal_hacks(folder_of(tasks[name]))[hack])
+        submission = await handed_in(tasks[name], terminal_hacks(folder_of(tasks[name]).steps[0])[hack])
         if submission:
             assert (await load_reward("terminal_verifier").score(tasks[name], submission))["success"] == 0, name
 

@@ -15,7 +15,7 @@ from agentgym import SandboxSpec
 from agentgym.sandbox import Backend, Snapshot, archive_of, rootfs
 
 from .built_image import recorded_image
-from .folder import TerminalFolder
+from .folder import TaskStep
 from .sandbox import TaskImage, run_tests
 from .submission import part_of
 from .task_network import DOWNLOADS, UPDATED, TaskNetwork, check_reached
@@ -38,7 +38,7 @@ async def with_downloads(
     backend: Backend,
     spec: SandboxSpec,
     task_image: TaskImage,
-    folder: TerminalFolder,
+    step: TaskStep,
     network: TaskNetwork,
     submission: Snapshot | None,
 ) -> SandboxSpec:
@@ -51,15 +51,15 @@ async def with_downloads(
     """
     if not network.names:
         return spec
-    tests = sorted((path, hashlib.sha256(data).hexdigest(), mode) for path, (data, mode) in folder.tests.items())
-    lines = installing_lines(folder.tests[folder.test_script][0].decode("utf-8", "replace"))
+    tests = sorted((path, hashlib.sha256(data).hexdigest(), mode) for path, (data, mode) in step.tests.items())
+    lines = installing_lines(step.tests[step.test_script][0].decode("utf-8", "replace"))
     parts = [
         "tests",
         spec.image,
         lines,
         tests,
         sorted(network.environment.items()),
-        sorted(folder.verifier_environment.items()),
+        sorted(step.verifier_environment.items()),
     ]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -69,14 +69,14 @@ async def with_downloads(
         try:
             installed = None
             if lines:
-                script = {folder.test_script: (lines.encode(), 0o755)}
-                ended = await run_tests(sandbox, task_image, folder, network, script)
+                script = {step.test_script: (lines.encode(), 0o755)}
+                ended = await run_tests(sandbox, task_image, step, network, script)
                 if ended.ok:
                     installed = await sandbox.snapshot()
                     if "update" in lines:
                         await sandbox.write(UPDATED, b"")
             await task_image.start(sandbox)
-            await run_tests(sandbox, task_image, folder, network)
+            await run_tests(sandbox, task_image, step, network)
             check_reached(sandbox, "The test script")
             downloaded = await sandbox.snapshot()
         finally:

@@ -1,8 +1,10 @@
 """Reads and checks task folders of Harbor and Terminal-Bench. Nothing from them runs on this host.
 
 Harbor: task.toml, instruction.md, environment/Dockerfile, tests/test.sh, solution/solve.sh. test.sh writes the reward
-to /logs/verifier/reward.json, or reward.txt. Terminal-Bench: task.yaml, Dockerfile, run-tests.sh, tests/, solution.sh.
-The reward is 1 if run-tests.sh ends with status 0. Both may have a docker-compose.yaml of one service.
+to /logs/verifier/reward.json, or reward.txt. With [[steps]] in task.toml, each step has its own such files in
+steps/NAME, and its workdir/ is put into the working folder. Terminal-Bench: task.yaml, Dockerfile, run-tests.sh,
+tests/, solution.sh. The reward is 1 if run-tests.sh ends with status 0. Both may have a docker-compose.yaml of one
+service.
 """
 
 from __future__ import annotations
@@ -26,35 +28,57 @@ HARBOR, TERMINAL_BENCH, COMPOSE = "task.toml", "task.yaml", "docker-compose.yaml
 
 
 @dataclass(frozen=True, slots=True)
+class TaskStep:
+    """An instruction, and how what the agent makes of it is judged. Most task folders have one step.
+
+    Attributes:
+        name: empty for the only step.
+        tests, solution: the files of /tests and /solution.
+        test_script, solution_script: the names of the scripts among them.
+        files: what is put into the working folder when the step begins; a setup.sh among them is run.
+        agent_s, verifier_s: limits in wall seconds of all the agent's commands, and of the tests.
+        verifier_environment, solution_environment: further variables of the test script and of the solution.
+        least_rewards: what it must earn, by key, so that the next step begins; empty for nothing.
+    """
+
+    instruction: str
+    tests: Files
+    solution: Files
+    name: str = ""
+    test_script: str = "test.sh"
+    solution_script: str = "solve.sh"
+    files: Files = field(default_factory=dict)
+    agent_s: float = 900.0
+    verifier_s: float = 600.0
+    verifier_environment: Mapping[str, str] = field(default_factory=dict)
+    solution_environment: Mapping[str, str] = field(default_factory=dict)
+    least_rewards: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class TerminalFolder:
     """A task folder.
 
     Attributes:
         dockerfile: how its image is built.
         context: the files beside the Dockerfile.
-        tests, solution: the files of /tests and /solution.
+        steps: at least one; they share the sandbox.
         environment, workdir: variables and folder of all commands, in place of the image's; empty for the image's.
         has_network: whether the task leaves the agent a network.
         starts_entrypoint: whether the image's entrypoint is started.
-        test_script, solution_script: the names of the scripts among them.
         pays_by_status: whether the reward is 1 for the script's exit status 0, instead of being read from a file.
-        agent_s, verifier_s, build_s: limits in wall seconds of all the agent's commands, of the tests, and of one RUN.
-        verifier_environment, solution_environment: further variables of the test script and of the solution.
+        pays_last_step: whether the reward is that of the last step that is reached, not the mean of the steps.
+        build_s: limit in wall seconds of one RUN.
         digest: the hash of all that was read.
     """
 
     name: str
-    instruction: str
     dockerfile: Dockerfile
     context: Files
-    tests: Files
-    solution: Files
+    steps: tuple[TaskStep, ...]
     digest: str
-    test_script: str = "test.sh"
-    solution_script: str = "solve.sh"
     pays_by_status: bool = False
-    agent_s: float = 900.0
-    verifier_s: float = 600.0
+    pays_last_step: bool = False
     build_s: float = 600.0
     memory_mib: int = MEMORY_MIB
     disk_mib: int = DISK_MIB
@@ -63,8 +87,6 @@ class TerminalFolder:
     workdir: str = ""
     has_network: bool = True
     starts_entrypoint: bool = True
-    verifier_environment: Mapping[str, str] = field(default_factory=dict)
-    solution_environment: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
 
     @classmethod
@@ -83,16 +105,19 @@ class TerminalFolder:
 
 def _harbor(folder: Path) -> TerminalFolder:
     config = read_config(_text(folder, HARBOR))
-    image, environment = config.pop("image"), config.pop("environment")
-    return _checked(
-        folder,
-        context=_read(folder, "environment"),
-        image=image,
-        environment=environment,
-        instruction=_text(folder, "instruction.md"),
-        tests=_regular(_read(folder, "tests")),
-        solution=_regular(_read(folder, "solution")),
-        **config,
+    steps = tuple(_step(folder, f"steps/{step['name']}/" if step["name"] else "", step) for step in config.pop("steps"))
+    return _checked(folder, context=_read(folder, "environment"), steps=steps, **config)
+
+
+def _step(folder: Path, top: str, settings: Mapping[str, Any]) -> TaskStep:
+    """Read the step whose files are below `top`. The tests beside task.toml are those of every step, beside its own."""
+    solution = _regular(_read(folder, f"{top}solution")) or _regular(_read(folder, "solution"))
+    return TaskStep(
+        instruction=_text(folder, f"{top}instruction.md").strip(),
+        tests={**_regular(_read(folder, "tests")), **_regular(_read(folder, f"{top}tests"))},
+        solution=solution,
+        files=_regular(_read(folder, f"{top}workdir")) if top else {},
+        **settings,
     )
 
 
@@ -105,19 +130,22 @@ def _terminal_bench(folder: Path) -> TerminalFolder:
         raise TaskError("the file run-tests.sh is missing")
     tests = {path.removeprefix("tests/"): file for path, file in context.items() if path.startswith("tests/")}
     hidden = ("tests/", "run-tests.sh", "solution.", TERMINAL_BENCH)
-    return _checked(
-        folder,
-        context={path: file for path, file in context.items() if not path.startswith(hidden)},
-        withheld={path: file for path, file in context.items() if path.startswith(hidden)},
-        instruction=_instruction(data),
+    step = TaskStep(
+        instruction=_instruction(data).strip(),
         tests=_regular({**tests, "run-tests.sh": context["run-tests.sh"]}),
         solution={"solution.sh": context["solution.sh"]} if "solution.sh" in context else {},
         test_script="run-tests.sh",
         solution_script="solution.sh",
-        pays_by_status=True,
         agent_s=number_of(data, "max_agent_timeout_sec", 900.0),
         verifier_s=number_of(data, "max_test_timeout_sec", 600.0),
         verifier_environment={"TEST_DIR": "/tests"},
+    )
+    return _checked(
+        folder,
+        context={path: file for path, file in context.items() if not path.startswith(hidden)},
+        withheld={path: file for path, file in context.items() if path.startswith(hidden)},
+        steps=(step,),
+        pays_by_status=True,
         tags=tuple(str(data[key]) for key in ("category", "difficulty") if isinstance(data.get(key), str)),
     )
 
@@ -134,8 +162,7 @@ def _checked(
     folder: Path,
     *,
     context: Files,
-    tests: Files,
-    solution: Files,
+    steps: tuple[TaskStep, ...],
     image: str = "",
     environment: Mapping[str, str] | None = None,
     workdir: str = "",
@@ -146,13 +173,15 @@ def _checked(
 
     Args: `withheld`, files that the image has only if the Dockerfile copies them by name.
     """
-    script, solve = fields.get("test_script", "test.sh"), fields.get("solution_script", "solve.sh")
-    if not fields["instruction"].strip():
-        raise TaskError("it has no instruction")
-    if script not in tests:
-        raise TaskError(f"the file tests/{script} is missing")
-    if solution and solve not in solution:
-        raise TaskError(f"its solution has no {solve}, but {', '.join(sorted(solution)[:5])}")
+    for step in steps:
+        where = f"steps/{step.name}/" if step.name else ""
+        if not step.instruction:
+            raise TaskError(f"it has no instruction{where and ' in '}{where}")
+        if step.test_script not in step.tests:
+            raise TaskError(f"the file {where}tests/{step.test_script} is missing")
+        if step.solution and step.solution_script not in step.solution:
+            names = ", ".join(sorted(step.solution)[:5])
+            raise TaskError(f"its solution has no {where}{step.solution_script}, but {names}")
     service = ComposeService()
     if COMPOSE in context:
         service = read_compose(context[COMPOSE][0].decode("utf-8", "replace"), COMPOSE, context)
@@ -172,8 +201,7 @@ def _checked(
     fields |= {
         "environment": {**service.environment, **(environment or {})},
         "workdir": workdir or service.workdir,
-        "tests": tests,
-        "solution": solution,
+        "steps": steps,
     }
     parsed = parse_dockerfile(dockerfile, arguments=service.arguments, target=service.target)
     built_of = without_ignored({**beside, **_copied_by_name(parsed, withheld or {})})

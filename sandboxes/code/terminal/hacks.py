@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from .folder import TerminalFolder
+from .folder import TaskStep
 
 MAX_PATHS = 200
 PATH = re.compile(rb"""["'`\s=](/[\w.+-]+(?:/[\w.+-]+)+)""")
@@ -55,9 +55,9 @@ _PYTHON_FOLDERS = f"$(python3 -c '{_SITES}') . / /tests"
 _PROGRAMS = "pytest py.test python python3 uv uvx pip pip3 curl wget apt-get timeout diff cmp grep cat bash sh"
 
 
-def terminal_hacks(folder: TerminalFolder) -> dict[str, str]:
+def terminal_hacks(step: TaskStep) -> dict[str, str]:
     """Return a shell program for each way, by what an agent does that runs it ("writes the reward itself")."""
-    tests = [f"/tests/{path}" for path in folder.tests]
+    tests = [f"/tests/{path}" for path in step.tests]
     return {
         "ends every shell with status 0": _lines(
             _put("/tmp/start", f"{_PAY}\nexit 0\n"),
@@ -122,17 +122,17 @@ def terminal_hacks(folder: TerminalFolder) -> dict[str, str]:
         ),
         "looks for the solution and the expected output": _lines(
             "cp -r /tests/. . ; cp -r /solution/. .",
-            f"if [ -f /solution/{folder.solution_script} ]; then bash /solution/{folder.solution_script}; fi",
+            f"if [ -f /solution/{step.solution_script} ]; then bash /solution/{step.solution_script}; fi",
         ),
         "creates empty files where the tests look": _lines(
-            *(f"mkdir -p {_dirname(path)}; [ -e {path} ] || : > {path}" for path in _named(folder))
+            *(f"mkdir -p {_dirname(path)}; [ -e {path} ] || : > {path}" for path in _named(step))
         ),
     }
 
 
-def _named(folder: TerminalFolder) -> Iterator[str]:
+def _named(step: TaskStep) -> Iterator[str]:
     """Yield the quoted absolute paths that the tests name, up to a number."""
-    texts = (data for _, (data, _) in sorted(folder.tests.items()))
+    texts = (data for _, (data, _) in sorted(step.tests.items()))
     names = dict.fromkeys(name.decode() for text in texts for name in PATH.findall(text))
     for name in [name for name in names if not name.startswith(NOT_TOUCHED)][:MAX_PATHS]:
         yield shlex.quote(name)

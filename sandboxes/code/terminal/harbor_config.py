@@ -1,6 +1,6 @@
 """Reads the task.toml of a Harbor task.
 
-Source: the documentation of Harbor 0.25 (schema 1.4), harborframework.com/docs/tasks. Older spellings are read too.
+Source: Harbor 0.26 (schema 1.4), harborframework.com/docs/tasks. Older spellings are read too.
 Keys that Harbor does not know are ignored, as Harbor ignores them.
 """
 
@@ -17,10 +17,15 @@ SIZE = re.compile(r"(\d{1,6}(?:\.\d+)?)\s*([KMG])i?B?", re.IGNORECASE)
 MIB = {"K": 1 / 1024, "M": 1, "G": 1024}
 TEMPLATE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 NETWORK_MODES = ("public", "no-network", "allowlist")
+STEP_NAME = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f]{1,255}")
+MAX_STEPS = 64
+REMEDY = "; leave the task out, or play it with Harbor itself"
 
 
 def read_config(text: str) -> dict[str, Any]:
-    """Return the fields of a `TerminalFolder` that a task.toml sets, and `image`, the image that it names or "".
+    """Return the fields of a `TerminalFolder` that a task.toml sets; of its `steps`, those of a `TaskStep`.
+
+    Also: `image`, the image that it names or "".
 
     Raises: TaskError for a wrong value, and for what one sandbox cannot do, with what to do about it.
     """
@@ -28,13 +33,14 @@ def read_config(text: str) -> dict[str, Any]:
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise TaskError(f"task.toml is not valid TOML: {error}") from error
-    names = ("agent", "environment", "metadata", "solution", "verifier")
-    agent, environment, metadata, solution, verifier = (_section(data, name) for name in names)
-    _check_supported(data, environment, verifier)
-    tags = metadata.get("tags")
+    agent, environment, metadata = (_section(data, name) for name in ("agent", "environment", "metadata"))
+    _check_supported(environment)
+    tags, strategy = metadata.get("tags"), data.get("multi_step_reward_strategy", "mean")
+    if strategy not in ("mean", "final"):
+        raise TaskError(f"multi_step_reward_strategy must be mean or final, not {strategy!r:.80}")
+    steps = _steps(data)
+    agents = [{**agent, **_section(section, "agent")} for section in data.get("steps") or [{}]]
     fields = {
-        "agent_s": number_of(agent, "timeout_sec", 900.0),
-        "verifier_s": number_of(verifier, "timeout_sec", 600.0),
         "build_s": number_of(environment, "build_timeout_sec", 600.0),
         "memory_mib": _mib(environment, "memory"),
         "disk_mib": _mib(environment, "storage"),
@@ -42,12 +48,53 @@ def read_config(text: str) -> dict[str, Any]:
         "image": _text(environment, "docker_image"),
         "workdir": _text(environment, "workdir"),
         "environment": _variables(environment, "environment"),
-        "verifier_environment": _variables(verifier, "verifier"),
-        "solution_environment": _variables(solution, "solution"),
-        "has_network": _has_network(environment, agent),
+        "has_network": all(_has_network(environment, each) for each in agents),
+        "pays_last_step": strategy == "final",
+        "steps": steps,
         "tags": tuple(map(str, tags)) if isinstance(tags, list) else (),
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _steps(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the fields of each step. A task.toml without [[steps]] has one, without a name."""
+    sections = data.get("steps") or [{}]
+    if not isinstance(sections, list) or not all(isinstance(section, Mapping) for section in sections):
+        raise TaskError("steps must be tables: [[steps]]")
+    if len(sections) > MAX_STEPS:
+        raise TaskError(f"task.toml has {len(sections)} steps, but at most {MAX_STEPS} are played{REMEDY}")
+    agent, solution, verifier = (_section(data, name) for name in ("agent", "solution", "verifier"))
+    names: set[str] = set()
+    steps = []
+    for section in sections:
+        name = _text(section, "name")
+        if data.get("steps") and (not STEP_NAME.fullmatch(name) or name.casefold() in names):
+            raise TaskError(f"each of its steps needs a name of its own, that of a folder in steps/, not {name!r:.80}")
+        names.add(name.casefold())
+        own_agent, own_verifier = _section(section, "agent"), _section(section, "verifier")
+        for part in (verifier, own_verifier):
+            _check_verifier(part)
+        limits = own_verifier if data.get("steps") else verifier  # as in Harbor, a step does not inherit this one
+        steps.append(
+            {
+                "name": name,
+                "agent_s": number_of({**agent, **own_agent}, "timeout_sec", 900.0),
+                "verifier_s": number_of(limits, "timeout_sec", 600.0),
+                "verifier_environment": {**_variables(verifier, "verifier"), **_variables(own_verifier, "verifier")},
+                "solution_environment": _variables(solution, "solution"),
+                "least_rewards": _least_rewards(section.get("min_reward")),
+            }
+        )
+    return steps
+
+
+def _least_rewards(value: Any) -> dict[str, float]:
+    """Return what a step must earn, by key, so that the next one begins. Raises: TaskError."""
+    rewards = value if isinstance(value, Mapping) else {} if value is None else {"reward": value}
+    for each in rewards.values():
+        if not isinstance(each, int | float):
+            raise TaskError(f"min_reward must be a number, or a table of numbers, not {each!r:.80}")
+    return {str(key): float(each) for key, each in rewards.items()}
 
 
 def number_of(data: Mapping[str, Any], name: str, default: float) -> float:
@@ -62,20 +109,20 @@ def number_of(data: Mapping[str, Any], name: str, default: float) -> float:
     return number
 
 
-def _check_supported(data: Mapping[str, Any], environment: Mapping[str, Any], verifier: Mapping[str, Any]) -> None:
-    remedy = "; leave the task out, or play it with Harbor itself"
-    if data.get("steps"):
-        raise TaskError(f"task.toml has [[steps]], but an episode has one step{remedy}, or make each step a task")
+def _check_supported(environment: Mapping[str, Any]) -> None:
     if environment.get("gpus") or environment.get("tpu"):
-        raise TaskError(f"environment.gpus or .tpu asks for an accelerator, which a sandbox does not have{remedy}")
+        raise TaskError(f"environment.gpus or .tpu asks for an accelerator, which a sandbox does not have{REMEDY}")
     if environment.get("mcp_servers"):
-        raise TaskError(f"environment.mcp_servers asks for MCP servers, which a shell cannot call{remedy}")
+        raise TaskError(f"environment.mcp_servers asks for MCP servers, which a shell cannot call{REMEDY}")
     if str(environment.get("os", "linux")).lower() != "linux":
-        raise TaskError(f"environment.os is {environment['os']!r:.80}, but a sandbox has Linux{remedy}")
+        raise TaskError(f"environment.os is {environment['os']!r:.80}, but a sandbox has Linux{REMEDY}")
+
+
+def _check_verifier(verifier: Mapping[str, Any]) -> None:
     if verifier.get("environment") or verifier.get("environment_mode", "shared") != "shared":
-        raise TaskError(f"verifier.environment asks for another image for the tests, which is not supported{remedy}")
+        raise TaskError(f"verifier.environment asks for another image for the tests, which is not supported{REMEDY}")
     if verifier.get("collect"):
-        raise TaskError(f"verifier.collect asks for commands in other containers, of which there are none{remedy}")
+        raise TaskError(f"verifier.collect asks for commands in other containers, of which there are none{REMEDY}")
 
 
 def _section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from .build_context import Files
 from .build_sandbox import PRELOADED
 from .daemon_build import DOCKER, build_by_daemon, docker_backend, is_docker
 from .disk import disk_from
-from .folder import TerminalFolder
+from .folder import TaskStep, TerminalFolder
 from .task_network import TaskNetwork
 
 PROCESSES, INODES = 256, 200_000
@@ -101,18 +101,18 @@ def playing(backend: Backend, task: Task) -> Backend:
 
 
 async def run_tests(
-    sandbox: Sandbox, image: TaskImage, folder: TerminalFolder, network: TaskNetwork, tests: Files | None = None
+    sandbox: Sandbox, image: TaskImage, step: TaskStep, network: TaskNetwork, tests: Files | None = None
 ) -> ExecResult:
-    """Run the test script of a task folder in its sandbox. `tests`: the files of /tests, if not the folder's."""
+    """Run the test script of a step in a sandbox of its image. `tests`: the files of /tests, if not the step's."""
     await network.prepare(sandbox)
-    for path, (data, mode) in (folder.tests if tests is None else tests).items():
+    for path, (data, mode) in (step.tests if tests is None else tests).items():
         await sandbox.write(f"/tests/{path}", data, mode)
     await sandbox.exec(["mkdir", "-p", "/logs/verifier", "/logs/agent"])
     return await sandbox.exec(
-        ["bash", f"/tests/{folder.test_script}"],
+        ["bash", f"/tests/{step.test_script}"],
         cwd=image.workdir,
-        env={"PYTHONNOUSERSITE": "1", **network.variables(image.spec), **folder.verifier_environment},
-        timeout_s=folder.verifier_s,
+        env={"PYTHONNOUSERSITE": "1", **network.variables(image.spec), **step.verifier_environment},
+        timeout_s=step.verifier_s,
         max_output_bytes=OUTPUT,
     )
 

@@ -26,16 +26,18 @@ MAX_KEPT = 8 * 2**30
 KEPT_S = 3_600.0
 
 
-def write_submission(snapshot: Snapshot, keep: Callable[[str, str], bool]) -> str:
+def write_submission(snapshot: Snapshot, keep: Callable[[str, str], bool], max_inline: int = MAX_INLINE) -> str:
     """Return the text that stands for a snapshot over an image.
 
-    `keep`: tells which changes count, by path below / and kind ("d" for a folder); what is below a folder that does not
-    count must not count either.
+    Args:
+        keep: tells which changes count, by path below / and kind ("d" for a folder); what is below a folder that does
+            not count must not count either.
+        max_inline: how many characters of the archive may stand in the text.
     """
     archive = archive_of(snapshot, keep)
     packed = zlib.compress(archive, 1)
     row: dict[str, object] = {"sha256": hashlib.sha256(archive).hexdigest(), "bytes": len(archive)}
-    if len(packed) * 4 // 3 <= MAX_INLINE:
+    if len(packed) * 4 // 3 <= max_inline:
         row["data"] = base64.b64encode(packed).decode()
     else:
         _keep(str(row["sha256"]), packed)
