@@ -4,7 +4,8 @@ folder.py            what the folder says: harbor_config.py, compose_file.py, do
 build.py             the image that its Dockerfile makes: build_sandbox.py, base_images.py, task_network.py, disk.py
 daemon_build.py      the same by Docker's daemon: bounded_build.py; built_image.py: what both return
 environment.py       the agent's shell; submission.py: what it hands in
-verifier.py          the folder's tests, in a separate sandbox
+judging.py           a step's tests, in a separate sandbox; artifacts.py: what one with its own image gets
+verifier.py          the reward, and whether it is forged
 hacks.py             ways to be paid without the work; controls.py finds them in a paid episode
 guest_copy.py        runs inside: copies of a build
 """

@@ -28,7 +28,7 @@ from .built_image import BuiltImage, recorded_image, remember_failure, remembere
 from .disk import ALLOWED as DISK_ALLOWED
 from .disk import disk_of_build
 from .dockerfile import BuildStage
-from .folder import TerminalFolder
+from .folder import SandboxSetup
 from .task_network import ALLOWED, host_indexes
 from .uv import INSTALLER, SITE, find_uv
 from .uv import PROGRAM as UV
@@ -41,24 +41,24 @@ USED_UP = ("No space left on device", "as much data as it may")
 """What a failed step prints, and what the network says, when the disk or the transfer is used up."""
 
 
-async def build_image(backend: Backend, folder: TerminalFolder, images: Mapping[str, BaseImage]) -> BuiltImage:
-    """Build the image of a task folder, or find it in the cache. Says on standard error which steps are carried out.
+async def build_image(backend: Backend, setup: SandboxSetup, images: Mapping[str, BaseImage]) -> BuiltImage:
+    """Build the image of a sandbox, or find it in the cache. Says on standard error which steps are carried out.
 
     Args: `images`, those that the Dockerfile names.
     Raises: TaskError naming the step that fails, its last lines, and what the network refused; SandboxError.
     """
-    return await _Build(backend, folder, images).image()
+    return await _Build(backend, setup, images).image()
 
 
 class _Build:
-    def __init__(self, backend: Backend, folder: TerminalFolder, images: Mapping[str, BaseImage]) -> None:
-        self._backend, self._folder, self._images = backend, folder, images
+    def __init__(self, backend: Backend, setup: SandboxSetup, images: Mapping[str, BaseImage]) -> None:
+        self._backend, self._setup, self._images = backend, setup, images
         self._stages: dict[str, tuple[rootfs.RootFilesystem, ImageConfig]] = {}
-        self._disk_mib = disk_of_build(folder.disk_mib)
+        self._disk_mib = disk_of_build(setup.disk_mib)
         self._count = self._total = 0
 
     async def image(self) -> BuiltImage:
-        stages = self._folder.dockerfile.needed()
+        stages = self._setup.dockerfile.needed()
         self._total = sum(len(stage.steps(ImageConfig())[0]) for stage in stages)
         for stage in stages:
             self._stages[stage.name] = await self._stage(stage)
@@ -93,7 +93,7 @@ class _Build:
         if isinstance(step, Copy) and step.from_stage:
             text += (await self._source(step.from_stage)).digest
         elif isinstance(step, Copy):
-            files = copied_files(step, self._folder.context, into_folder=step.into_folder)
+            files = copied_files(step, self._setup.context, into_folder=step.into_folder)
             total = hashlib.sha256()
             for path, (data, mode) in sorted(files.items()):
                 total.update(f"{path} {mode} {hashlib.sha256(data).hexdigest()}\n".encode("utf-8", "surrogateescape"))
@@ -124,7 +124,7 @@ class _Build:
         spec = SandboxSpec(
             image=below.digest,
             writable_root=True,
-            memory_mib=max(MEMORY_MIB, self._folder.memory_mib) + self._disk_mib,
+            memory_mib=max(MEMORY_MIB, self._setup.memory_mib) + self._disk_mib,
             disk_mib=self._disk_mib,
             cpu_cores=CPU_CORES,
             processes=PROCESSES,
@@ -136,7 +136,7 @@ class _Build:
         )
         sandbox = await self._backend.create(spec)
         try:
-            build = BuildSandbox(sandbox, self._folder.context, self._opened, indexes, self._folder.build_s, uv)
+            build = BuildSandbox(sandbox, self._setup.context, self._opened, indexes, self._setup.build_s, uv)
             for index, step in enumerate(steps):
                 await self._carry_out(build, step, index)
             snapshot = await sandbox.snapshot()
@@ -163,7 +163,7 @@ class _Build:
         return f" A build may write and transfer {self._disk_mib} MiB here; {DISK_ALLOWED}=MIB allows more."
 
     def _name(self, index: int) -> str:
-        return f"{self._folder.name}: step {self._count + index + 1} of {self._total}"
+        return f"{self._setup.name}: step {self._count + index + 1} of {self._total}"
 
     def _error(self, steps: Sequence[Step], index: int, reason: str) -> TaskError:
         step = steps[index]
@@ -171,7 +171,7 @@ class _Build:
 
     def _conditions(self) -> list[object]:
         """Return what a step's failure depends on, beside its layer: what the build may use."""
-        return [os.environ.get(ALLOWED, ""), self._folder.build_s, self._folder.memory_mib, self._disk_mib]
+        return [os.environ.get(ALLOWED, ""), self._setup.build_s, self._setup.memory_mib, self._disk_mib]
 
     async def _opened(self, stage: str) -> Sandbox:
         source = await self._source(stage)

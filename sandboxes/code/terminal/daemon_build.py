@@ -23,7 +23,7 @@ from .built_image import BuiltImage, locked, records, remember_failure, remember
 from .disk import disk_of_build
 from .dockerfile import Dockerfile
 from .dockerfile_lines import DockerInstruction, split_instructions
-from .folder import TerminalFolder
+from .folder import SandboxSetup
 from .task_network import host_indexes
 
 DOCKER = "docker"
@@ -44,24 +44,24 @@ def docker_backend(backend: Backend) -> Backend:
     return backend if is_docker(backend) else shared_backend(DOCKER)
 
 
-async def build_by_daemon(folder: TerminalFolder, bases: list[str]) -> BuiltImage:
-    """Build the image of a task folder, or find it in the daemon. `bases`: the images that its Dockerfile names.
+async def build_by_daemon(setup: SandboxSetup, bases: list[str]) -> BuiltImage:
+    """Build the image of a sandbox, or find it in the daemon. `bases`: the images that its Dockerfile names.
 
     Raises: TaskError naming the instruction that fails, its last lines, and what the network refused;
         SandboxUnavailable if the daemon has none of a base's name, or cannot build.
     """
     backend = shared_backend(DOCKER)
     assert isinstance(backend, DockerBackend)
-    _check_downloads(folder)
+    _check_downloads(setup)
     below = [await backend.image(name) for name in bases]
     indexes = await asyncio.to_thread(host_indexes)
-    text = with_indexes(folder.dockerfile, indexes.environment)
-    files: dict[str, tuple[bytes, int]] = {**folder.context, "Dockerfile": (text.encode(), 0o644)}
+    text = with_indexes(setup.dockerfile, indexes.environment)
+    files: dict[str, tuple[bytes, int]] = {**setup.context, "Dockerfile": (text.encode(), 0o644)}
     for path, data in indexes.files.items():
         files[path.replace(rootfs.INDEX_FOLDER, INDEXES, 1)] = (data, 0o644)
     context = packed(files)
-    target, disk_mib = _target(folder.dockerfile), disk_of_build(folder.disk_mib)
-    content = [text, target, sorted(folder.dockerfile.arguments.items()), [image.digest for image in below]]
+    target, disk_mib = _target(setup.dockerfile), disk_of_build(setup.disk_mib)
+    content = [text, target, sorted(setup.dockerfile.arguments.items()), [image.digest for image in below]]
     key = hashlib.sha256(json.dumps(content).encode() + context).hexdigest()[:32]
     name = f"{REPOSITORY}:{key}"
     async with locked(records() / f"{key}.lock"):
@@ -69,19 +69,19 @@ async def build_by_daemon(folder: TerminalFolder, bases: list[str]) -> BuiltImag
             image = await backend.image(name)
         except SandboxUnavailable:
             failure = records() / f"{key}.failed"
-            conditions = [list(indexes.network), folder.build_s, folder.memory_mib, disk_mib]
+            conditions = [list(indexes.network), setup.build_s, setup.memory_mib, disk_mib]
             if about := remembered_failure(failure, conditions):
-                raise TaskError(f"{folder.name}: {about[0]}") from None
-            print(f"{folder.name}: the Docker daemon builds {name}", file=sys.stderr, flush=True)
+                raise TaskError(f"{setup.name}: {about[0]}") from None
+            print(f"{setup.name}: the Docker daemon builds {name}", file=sys.stderr, flush=True)
             order = ImageBuild(
                 name,
                 context,
                 base=bases[0],
-                arguments={**indexes.environment, **folder.dockerfile.arguments},
+                arguments={**indexes.environment, **setup.dockerfile.arguments},
                 target=target,
                 network=indexes.network,
-                step_s=folder.build_s,
-                memory_mib=max(MEMORY_MIB, folder.memory_mib),
+                step_s=setup.build_s,
+                memory_mib=max(MEMORY_MIB, setup.memory_mib),
                 disk_mib=disk_mib,
             )
             end = await bounded_build(backend, order)
@@ -90,19 +90,19 @@ async def build_by_daemon(folder: TerminalFolder, bases: list[str]) -> BuiltImag
                 remedy = f" {WITHOUT}" if "BuildKit" in end.reason else ""
                 text = f"{where} {end.reason}{refusals(end)}{remedy}"
                 remember_failure(failure, conditions, [text])
-                raise TaskError(f"{folder.name}: {text}") from None
+                raise TaskError(f"{setup.name}: {text}") from None
             image = await backend.image(name)
     config = ImageConfig(tuple(image.environment.items()), image.workdir, entrypoint=image.entrypoint)
     return BuiltImage(image.digest, config)
 
 
-def _check_downloads(folder: TerminalFolder) -> None:
+def _check_downloads(setup: SandboxSetup) -> None:
     """Raise TaskError for an ADD of a URL: the daemon itself would fetch it, past the list of what may be reached."""
-    for stage in folder.dockerfile.stages:
+    for stage in setup.dockerfile.stages:
         for step in stage.steps(ImageConfig())[0]:
             if isinstance(step, Download):
                 raise TaskError(
-                    f"{folder.name}: line {step.line} of its Dockerfile adds {step.url:.80}, which Docker's daemon "
+                    f"{setup.name}: line {step.line} of its Dockerfile adds {step.url:.80}, which Docker's daemon "
                     f"would fetch past the allowed hosts. Fetch it by RUN. {WITHOUT}"
                 )
 

@@ -52,7 +52,8 @@ async def with_downloads(
     if not network.names:
         return spec
     tests = sorted((path, hashlib.sha256(data).hexdigest(), mode) for path, (data, mode) in step.tests.items())
-    lines = installing_lines(step.tests[step.test_script][0].decode("utf-8", "replace"))
+    script = b"" if step.brings_tests else step.tests[step.test_script][0]
+    lines = installing_lines(script.decode("utf-8", "replace"))
     parts = [
         "tests",
         spec.image,
@@ -69,8 +70,8 @@ async def with_downloads(
         try:
             installed = None
             if lines:
-                script = {step.test_script: (lines.encode(), 0o755)}
-                ended = await run_tests(sandbox, task_image, step, network, script)
+                first = {step.test_script: (lines.encode(), 0o755)}
+                ended = await run_tests(sandbox, task_image, step, network, first)
                 if ended.ok:
                     installed = await sandbox.snapshot()
                     if "update" in lines:

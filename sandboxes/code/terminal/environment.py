@@ -32,7 +32,8 @@ from agentgym.sandbox import Sandbox, Snapshot, rootfs
 
 from ..bash import KEEPER, STATE
 from ..transcript import last_lines, transcript
-from .base_images import base_images
+from .artifacts import ARTIFACTS
+from .base_images import BaseImage, base_images
 from .disk import disk_of_task
 from .folder import DISK_MIB, MEMORY_MIB, TaskStep, TerminalFolder
 from .hacks import terminal_hacks
@@ -156,7 +157,7 @@ class CodeTerminal(Environment):
         """
         folder = TerminalFolder.read(Path(path).absolute())
         try:
-            images = [asdict(image) for image in base_images(folder.dockerfile, image, checked_builder(build))]
+            images = [asdict(each) for each in _images(folder, image, checked_builder(build))]
         except TaskError as error:
             raise TaskError(f"{path}: {error}.") from error
         where = {"folder": str(Path(path).absolute()), "digest": folder.digest}
@@ -299,5 +300,16 @@ def _as_command(step: TaskStep) -> str | None:
     return text.partition("\n")[2].strip() if text.startswith("#!") else text
 
 
+def _images(folder: TerminalFolder, image: str, builder: str) -> list[BaseImage]:
+    """Return the images on which those of a folder are built, each once."""
+    setups = [folder, *(step.verifier for step in folder.steps if step.verifier is not None)]
+    images = [each for setup in setups for each in base_images(setup.dockerfile, image, builder)]
+    return list(dict.fromkeys(images))
+
+
 def _is_handed_in(path: str, kind: str) -> bool:
+    if f"/{path}/".startswith(f"{ARTIFACTS}/"):
+        return True
+    if kind == "d" and ARTIFACTS.startswith(f"/{path}/"):
+        return True
     return not any(path == name or path.startswith(f"{name}/") for name in NOT_HANDED_IN)

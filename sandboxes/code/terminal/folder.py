@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from agentgym import TaskError
 
+from .artifacts import Artifact
 from .build_context import Files, check_sources, read_files, without_ignored
 from .build_steps import Copy, ImageConfig
 from .compose_file import ComposeService, load_yaml, read_compose
@@ -25,6 +27,33 @@ from .harbor_config import number_of, read_config
 
 MEMORY_MIB, DISK_MIB = 2048, 2048
 HARBOR, TERMINAL_BENCH, COMPOSE = "task.toml", "task.yaml", "docker-compose.yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSetup:
+    """How the image of a sandbox is built, and what the sandbox may use.
+
+    Attributes:
+        name: of the task folder, for messages.
+        dockerfile: how the image is built.
+        context: the files beside the Dockerfile.
+        environment, workdir: variables and folder of all commands, in place of the image's; empty for the image's.
+        has_network: whether the task leaves the sandbox a network.
+        starts_entrypoint: whether the image's entrypoint is started.
+        build_s: limit in wall seconds of one RUN.
+    """
+
+    name: str
+    dockerfile: Dockerfile
+    context: Files
+    environment: Mapping[str, str] = field(default_factory=dict)
+    workdir: str = ""
+    has_network: bool = True
+    starts_entrypoint: bool = True
+    build_s: float = 600.0
+    memory_mib: int = MEMORY_MIB
+    disk_mib: int = DISK_MIB
+    cpu_cores: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +68,9 @@ class TaskStep:
         agent_s, verifier_s: limits in wall seconds of all the agent's commands, and of the tests.
         verifier_environment, solution_environment: further variables of the test script and of the solution.
         least_rewards: what it must earn, by key, so that the next step begins; empty for nothing.
+        verifier: the sandbox of the tests; None for the agent's image with all that the agent has changed.
+        brings_tests: whether the verifier's image has the tests already.
+        artifacts: what the verifier's sandbox gets of the agent's files.
     """
 
     instruction: str
@@ -53,40 +85,26 @@ class TaskStep:
     verifier_environment: Mapping[str, str] = field(default_factory=dict)
     solution_environment: Mapping[str, str] = field(default_factory=dict)
     least_rewards: Mapping[str, float] = field(default_factory=dict)
+    verifier: SandboxSetup | None = None
+    brings_tests: bool = False
+    artifacts: tuple[Artifact, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TerminalFolder:
-    """A task folder.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminalFolder(SandboxSetup):
+    """A task folder, with the setup of the agent's sandbox.
 
     Attributes:
-        dockerfile: how its image is built.
-        context: the files beside the Dockerfile.
         steps: at least one; they share the sandbox.
-        environment, workdir: variables and folder of all commands, in place of the image's; empty for the image's.
-        has_network: whether the task leaves the agent a network.
-        starts_entrypoint: whether the image's entrypoint is started.
         pays_by_status: whether the reward is 1 for the script's exit status 0, instead of being read from a file.
         pays_last_step: whether the reward is that of the last step that is reached, not the mean of the steps.
-        build_s: limit in wall seconds of one RUN.
         digest: the hash of all that was read.
     """
 
-    name: str
-    dockerfile: Dockerfile
-    context: Files
     steps: tuple[TaskStep, ...]
     digest: str
     pays_by_status: bool = False
     pays_last_step: bool = False
-    build_s: float = 600.0
-    memory_mib: int = MEMORY_MIB
-    disk_mib: int = DISK_MIB
-    cpu_cores: float = 1.0
-    environment: Mapping[str, str] = field(default_factory=dict)
-    workdir: str = ""
-    has_network: bool = True
-    starts_entrypoint: bool = True
     tags: tuple[str, ...] = ()
 
     @classmethod
@@ -105,18 +123,33 @@ class TerminalFolder:
 
 def _harbor(folder: Path) -> TerminalFolder:
     config = read_config(_text(folder, HARBOR))
-    steps = tuple(_step(folder, f"steps/{step['name']}/" if step["name"] else "", step) for step in config.pop("steps"))
-    return _checked(folder, context=_read(folder, "environment"), steps=steps, **config)
+    context = _read(folder, "environment")
+    steps = tuple(_step(folder, step, context, config["image"]) for step in config.pop("steps"))
+    return _checked(folder, context=context, steps=steps, **config)
 
 
-def _step(folder: Path, top: str, settings: Mapping[str, Any]) -> TaskStep:
-    """Read the step whose files are below `top`. The tests beside task.toml are those of every step, beside its own."""
-    solution = _regular(_read(folder, f"{top}solution")) or _regular(_read(folder, "solution"))
+def _step(folder: Path, settings: dict[str, Any], context: Files, image: str) -> TaskStep:
+    """Read a step. The tests beside task.toml are those of every step, beside its own.
+
+    Args: `context`, `image`: what the agent's image is made of.
+    """
+    top = f"steps/{settings['name']}/" if settings["name"] else ""
+    verifier, brings_tests = settings.pop("verifier", None), False
+    if verifier is not None:
+        images = dict(zip((f"{top}tests", "tests"), verifier.pop("images"), strict=True))
+        for part, own in images.items():
+            files = _read(folder, part)
+            if own or "Dockerfile" in files or COMPOSE in files:
+                context, image, brings_tests = {} if own else files, own, True
+                break
+        verifier = _setup(f"{folder.name}: verifier", context, **{**verifier, "image": image})
     return TaskStep(
         instruction=_text(folder, f"{top}instruction.md").strip(),
         tests={**_regular(_read(folder, "tests")), **_regular(_read(folder, f"{top}tests"))},
-        solution=solution,
+        solution=_regular(_read(folder, f"{top}solution")) or _regular(_read(folder, "solution")),
         files=_regular(_read(folder, f"{top}workdir")) if top else {},
+        verifier=verifier,
+        brings_tests=brings_tests,
         **settings,
     )
 
@@ -159,15 +192,7 @@ def _instruction(data: Mapping[str, Any]) -> str:
 
 
 def _checked(
-    folder: Path,
-    *,
-    context: Files,
-    steps: tuple[TaskStep, ...],
-    image: str = "",
-    environment: Mapping[str, str] | None = None,
-    workdir: str = "",
-    withheld: Files | None = None,
-    **fields: Any,
+    folder: Path, *, context: Files, steps: tuple[TaskStep, ...], withheld: Files | None = None, **settings: Any
 ) -> TerminalFolder:
     """Return the folder, after checking that no part is missing or unsupported.
 
@@ -177,17 +202,33 @@ def _checked(
         where = f"steps/{step.name}/" if step.name else ""
         if not step.instruction:
             raise TaskError(f"it has no instruction{where and ' in '}{where}")
-        if step.test_script not in step.tests:
+        if step.test_script not in step.tests and not step.brings_tests:
             raise TaskError(f"the file {where}tests/{step.test_script} is missing")
         if step.solution and step.solution_script not in step.solution:
             names = ", ".join(sorted(step.solution)[:5])
             raise TaskError(f"its solution has no {where}{step.solution_script}, but {names}")
+    own = {name: settings.pop(name) for name in ("pays_by_status", "pays_last_step", "tags") if name in settings}
+    setup = _setup(folder.name, context, withheld or {}, **settings)
+    digest = hashlib.sha256(repr((setup, steps, sorted(own.items()))).encode()).hexdigest()
+    parts = {part.name: getattr(setup, part.name) for part in fields(setup)}
+    return TerminalFolder(**parts, **own, steps=steps, digest=digest)
+
+
+def _setup(
+    name: str,
+    context: Files,
+    withheld: Files = MappingProxyType({}),
+    *,
+    image: str = "",
+    environment: Mapping[str, str] = MappingProxyType({}),
+    workdir: str = "",
+    has_network: bool = True,
+    **limits: Any,
+) -> SandboxSetup:
+    """Return how an image is built of a context, or is the one named. Raises: TaskError."""
     service = ComposeService()
     if COMPOSE in context:
         service = read_compose(context[COMPOSE][0].decode("utf-8", "replace"), COMPOSE, context)
-    if service.has_entrypoint:
-        fields["starts_entrypoint"] = False
-    fields["has_network"] = service.has_network and fields.get("has_network", True)
     dockerfile = service.dockerfile
     if not dockerfile and "Dockerfile" in context and not service.image:
         dockerfile = context["Dockerfile"][0].decode("utf-8", "replace")
@@ -198,21 +239,18 @@ def _checked(
     beside = {path.removeprefix(f"{service.context}/"): file for path, file in context.items()}
     if service.context:
         beside = {path: file for path, file in beside.items() if f"{service.context}/{path}" in context}
-    fields |= {
-        "environment": {**service.environment, **(environment or {})},
-        "workdir": workdir or service.workdir,
-        "steps": steps,
-    }
     parsed = parse_dockerfile(dockerfile, arguments=service.arguments, target=service.target)
-    built_of = without_ignored({**beside, **_copied_by_name(parsed, withheld or {})})
+    built_of = without_ignored({**beside, **_copied_by_name(parsed, withheld)})
     check_sources(parsed, built_of)
-    settings = (dockerfile, service, sorted(context.items()), sorted(fields.items()))
-    return TerminalFolder(
-        folder.name,
+    return SandboxSetup(
+        name=name,
         dockerfile=parsed,
         context=built_of,
-        digest=hashlib.sha256(repr(settings).encode()).hexdigest(),
-        **fields,
+        environment={**service.environment, **environment},
+        workdir=workdir or service.workdir,
+        has_network=service.has_network and has_network,
+        starts_entrypoint=not service.has_entrypoint,
+        **limits,
     )
 
 

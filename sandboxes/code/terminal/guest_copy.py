@@ -41,12 +41,18 @@ def pack(pairs: list[list[str]], archive: str) -> None:
             tar.add(source, name, recursive=False)
 
 
-def unpack(archive: str) -> None:
-    """Unpack an archive at the root, and remove it. Folders that exist stay, whatever else is there is replaced."""
+def unpack(archive: str, replaces: bool = False) -> None:
+    """Unpack an archive at the root, and remove it. Whatever is there is replaced, but folders that exist stay.
+
+    Args: `replaces`: whether the archive's topmost folders are replaced too.
+    """
     with open(archive, "rb") as file:
         os.unlink(archive)
         with tarfile.open(fileobj=file, mode="r:") as tar:
+            names = set(tar.getnames()) if replaces else set()
             for member in tar:
+                if replaces and os.path.dirname(member.name) not in names:
+                    _remove(f"/{member.name}")
                 _put(tar, member)
 
 

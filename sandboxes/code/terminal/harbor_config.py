@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym import TaskError
+
+from .artifacts import ARTIFACTS, Artifact
 
 SIZE = re.compile(r"(\d{1,6}(?:\.\d+)?)\s*([KMG])i?B?", re.IGNORECASE)
 MIB = {"K": 1 / 1024, "M": 1, "G": 1024}
@@ -34,12 +36,28 @@ def read_config(text: str) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise TaskError(f"task.toml is not valid TOML: {error}") from error
     agent, environment, metadata = (_section(data, name) for name in ("agent", "environment", "metadata"))
-    _check_supported(environment)
+    if environment.get("mcp_servers"):
+        raise TaskError(f"environment.mcp_servers asks for MCP servers, which a shell cannot call{REMEDY}")
     tags, strategy = metadata.get("tags"), data.get("multi_step_reward_strategy", "mean")
     if strategy not in ("mean", "final"):
         raise TaskError(f"multi_step_reward_strategy must be mean or final, not {strategy!r:.80}")
-    steps = _steps(data)
+    steps = _steps(data, environment)
     agents = [{**agent, **_section(section, "agent")} for section in data.get("steps") or [{}]]
+    return {
+        **_sandbox(environment),
+        "has_network": all(_has_network(environment, each) for each in agents),
+        "pays_last_step": strategy == "final",
+        "steps": steps,
+        "tags": tuple(map(str, tags)) if isinstance(tags, list) else (),
+    }
+
+
+def _sandbox(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a `SandboxSetup` that an [environment] sets, and `image`. Raises: TaskError."""
+    if environment.get("gpus") or environment.get("tpu"):
+        raise TaskError(f"environment.gpus or .tpu asks for an accelerator, which a sandbox does not have{REMEDY}")
+    if str(environment.get("os", "linux")).lower() != "linux":
+        raise TaskError(f"environment.os is {environment['os']!r:.80}, but a sandbox has Linux{REMEDY}")
     fields = {
         "build_s": number_of(environment, "build_timeout_sec", 600.0),
         "memory_mib": _mib(environment, "memory"),
@@ -48,15 +66,11 @@ def read_config(text: str) -> dict[str, Any]:
         "image": _text(environment, "docker_image"),
         "workdir": _text(environment, "workdir"),
         "environment": _variables(environment, "environment"),
-        "has_network": all(_has_network(environment, each) for each in agents),
-        "pays_last_step": strategy == "final",
-        "steps": steps,
-        "tags": tuple(map(str, tags)) if isinstance(tags, list) else (),
     }
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _steps(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _steps(data: Mapping[str, Any], environment: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the fields of each step. A task.toml without [[steps]] has one, without a name."""
     sections = data.get("steps") or [{}]
     if not isinstance(sections, list) or not all(isinstance(section, Mapping) for section in sections):
@@ -72,8 +86,6 @@ def _steps(data: Mapping[str, Any]) -> list[dict[str, Any]]:
             raise TaskError(f"each of its steps needs a name of its own, that of a folder in steps/, not {name!r:.80}")
         names.add(name.casefold())
         own_agent, own_verifier = _section(section, "agent"), _section(section, "verifier")
-        for part in (verifier, own_verifier):
-            _check_verifier(part)
         limits = own_verifier if data.get("steps") else verifier  # as in Harbor, a step does not inherit this one
         steps.append(
             {
@@ -83,6 +95,7 @@ def _steps(data: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "verifier_environment": {**_variables(verifier, "verifier"), **_variables(own_verifier, "verifier")},
                 "solution_environment": _variables(solution, "solution"),
                 "least_rewards": _least_rewards(section.get("min_reward")),
+                **_separate(environment, [own_verifier, verifier], data.get("artifacts"), section.get("artifacts")),
             }
         )
     return steps
@@ -109,20 +122,48 @@ def number_of(data: Mapping[str, Any], name: str, default: float) -> float:
     return number
 
 
-def _check_supported(environment: Mapping[str, Any]) -> None:
-    if environment.get("gpus") or environment.get("tpu"):
-        raise TaskError(f"environment.gpus or .tpu asks for an accelerator, which a sandbox does not have{REMEDY}")
-    if environment.get("mcp_servers"):
-        raise TaskError(f"environment.mcp_servers asks for MCP servers, which a shell cannot call{REMEDY}")
-    if str(environment.get("os", "linux")).lower() != "linux":
-        raise TaskError(f"environment.os is {environment['os']!r:.80}, but a sandbox has Linux{REMEDY}")
+def _separate(
+    environment: Mapping[str, Any], verifiers: Sequence[Mapping[str, Any]], *artifacts: object
+) -> dict[str, Any]:
+    """Return what a step says whose tests run in an image of their own: `verifier`, the fields of that sandbox, and
+    `artifacts`. Nothing for tests that run in the agent's image.
+
+    Args:
+        environment: the agent's. verifiers: what says so, the step's own first.
+        artifacts: what is copied from the agent's sandbox, beside /logs/artifacts.
+    Raises: TaskError.
+    """
+    modes = [each.get("environment_mode") or ("separate" if "environment" in each else "") for each in verifiers]
+    mode = next(filter(None, modes), "shared")
+    if mode not in ("shared", "separate"):
+        raise TaskError(f"verifier.environment_mode must be shared or separate, not {mode!r:.80}")
+    if mode == "shared":
+        return {}
+    if any(each.get("collect") for each in verifiers):
+        raise TaskError(f"verifier.collect asks for commands in services, of which there are none{REMEDY}")
+    own = [_section(each, "environment") for each in verifiers]
+    chosen = next((section for section, each in zip(own, verifiers, strict=True) if "environment" in each), environment)
+    images = [_text(section, "docker_image") for section in own]
+    sandbox = {**_sandbox(chosen), "has_network": _has_network(chosen, verifiers[0] or verifiers[-1])}
+    return {"verifier": {**sandbox, "images": images}, "artifacts": _artifacts(artifacts)}
 
 
-def _check_verifier(verifier: Mapping[str, Any]) -> None:
-    if verifier.get("environment") or verifier.get("environment_mode", "shared") != "shared":
-        raise TaskError(f"verifier.environment asks for another image for the tests, which is not supported{REMEDY}")
-    if verifier.get("collect"):
-        raise TaskError(f"verifier.collect asks for commands in other containers, of which there are none{REMEDY}")
+def _artifacts(lists: Sequence[object]) -> tuple[Artifact, ...]:
+    """Return what is copied, with /logs/artifacts, which always is. Raises: TaskError."""
+    found = []
+    for entry in [entry for entries in lists if isinstance(entries, list) for entry in entries]:
+        fields = {"source": entry} if isinstance(entry, str) else entry
+        if not isinstance(fields, Mapping) or not (source := _text(fields, "source")):
+            raise TaskError(f"artifacts must be paths, or tables with a source, not {entry!r:.80}")
+        if fields.get("service", "main") != "main":
+            raise TaskError(f"artifacts asks for {source} of the service {fields['service']!r:.80}{REMEDY}")
+        exclude = fields.get("exclude", [])
+        if not isinstance(exclude, list):
+            raise TaskError(f"exclude of the artifact {source} must be a list, not {exclude!r:.80}")
+        found.append(Artifact(source, tuple(map(str, exclude))))
+    if not any(artifact.source.rstrip("/") == ARTIFACTS for artifact in found):
+        found.insert(0, Artifact(ARTIFACTS))
+    return tuple(found)
 
 
 def _section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -13,8 +13,10 @@ from agentgym import SandboxError, Task
 from agentgym.reward import judge_submission
 from agentgym.sandbox import Backend, Sandbox, Snapshot
 
+from .artifacts import MAX_PACKED, collect, put
 from .build_context import Files
 from .downloads import with_downloads
+from .folder import TaskStep
 from .sandbox import folder_of, is_built_by_docker, open_task, playing, run_tests
 from .submission import part_of, read_submission
 from .task_network import check_reached, checked_network, network_of_tests
@@ -103,18 +105,24 @@ async def _rewards(
     folder = folder_of(task)
     step = folder.steps[index]
     backend = playing(backend, task)
-    image = await open_task(backend, task, folder)
-    network = await network_of_tests(checked_network(task.parameters.get("network", "none")), step.tests)
-    snapshot = await submission.changes(keep)
-    spec = network.spec(image.spec)
+    image = await open_task(backend, task, step.verifier or folder)
+    network = checked_network(task.parameters.get("network", "none"))
+    if step.verifier is not None and not step.verifier.has_network:
+        network = "none"
+    reach = await network_of_tests(network, step.tests)
+    snapshot, artifacts = await submission.changes(keep), b""
+    if step.verifier is not None:
+        artifacts, snapshot = await _artifacts(backend, task, step, snapshot), None
+    spec = reach.spec(image.spec)
     if not is_built_by_docker(task):
-        spec = await with_downloads(backend, spec, image, step, network, snapshot)
-    if snapshot is not None:
-        spec = replace(spec, disk_mib=spec.disk_mib + snapshot.size_bytes // 2**20)
-    sandbox = await backend.create(spec, snapshot=snapshot)
+        spec = await with_downloads(backend, spec, image, step, reach, snapshot)
+    size = len(artifacts) * 2 if snapshot is None else snapshot.size_bytes
+    sandbox = await backend.create(replace(spec, disk_mib=spec.disk_mib + size // 2**20), snapshot=snapshot)
     try:
+        if artifacts:
+            await put(sandbox, artifacts)
         await image.start(sandbox)
-        result = await run_tests(sandbox, image, step, network, tests)
+        result = await run_tests(sandbox, image, step, reach, tests)
         if output is not None:
             output.append((result.stdout + result.stderr).decode("utf-8", "replace").strip()[-300:] or "no output")
         if result.timed_out or result.oom_killed or result.exit_code < 0:
@@ -123,6 +131,18 @@ async def _rewards(
         if not reward_in(rewards):
             check_reached(sandbox, "The test script")
         return rewards
+    finally:
+        await sandbox.close()
+
+
+async def _artifacts(backend: Backend, task: Task, step: TaskStep, snapshot: Snapshot | None) -> bytes:
+    """Return the archive of a step's artifacts, packed in a new sandbox with the agent's files."""
+    image = await open_task(backend, task, folder_of(task))
+    more = (MAX_PACKED + (0 if snapshot is None else snapshot.size_bytes)) // 2**20
+    spec = replace(image.spec, disk_mib=image.spec.disk_mib + more, memory_mib=image.spec.memory_mib + more)
+    sandbox = await backend.create(spec, snapshot=snapshot)
+    try:
+        return await collect(sandbox, step.artifacts, image.workdir)
     finally:
         await sandbox.close()
 

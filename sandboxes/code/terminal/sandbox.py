@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from agentgym import SandboxSpec, Task, TaskError
 from agentgym.sandbox import Backend, ExecResult, Sandbox
 
-from .base_images import BaseImage, images_from
+from .base_images import BaseImage, base_images, images_from
 from .build import build_image
 from .build_context import Files
 from .build_sandbox import PRELOADED
 from .daemon_build import DOCKER, build_by_daemon, docker_backend, is_docker
 from .disk import disk_from
-from .folder import TaskStep, TerminalFolder
+from .folder import SandboxSetup, TaskStep, TerminalFolder
 from .task_network import TaskNetwork
 
 PROCESSES, INODES = 256, 200_000
@@ -46,30 +46,31 @@ class TaskImage:
             await sandbox.open_channel(["sh", "-c", ENTRYPOINT, self.workdir, *self.entrypoint, *IDLE])
 
 
-async def open_task(backend: Backend, task: Task, folder: TerminalFolder) -> TaskImage:
-    """Build the image of a task folder, unless it is in the cache or in Docker's daemon.
+async def open_task(backend: Backend, task: Task, setup: SandboxSetup) -> TaskImage:
+    """Build the image of a task's sandbox, unless it is in the cache or in Docker's daemon.
 
-    Args: `backend`, from `playing`.
+    Args:
+        backend: from `playing`. setup: the task's folder, or the verifier of one of its steps.
     Raises: TaskError naming the step of the Dockerfile that fails; SandboxError.
     """
-    images = _images_of(task)
     if is_built_by_docker(task):
-        image = await build_by_daemon(folder, list(images))
+        bases = base_images(setup.dockerfile, builder=DOCKER)
+        image = await build_by_daemon(setup, [base.requested for base in bases])
     else:
-        image = await build_image(backend, folder, images)
+        image = await build_image(backend, setup, _images_of(task))
     spec = SandboxSpec(
         image=image.digest,
         writable_root=True,
-        memory_mib=folder.memory_mib,
-        disk_mib=disk_from(task.parameters, folder.disk_mib),
-        cpu_cores=folder.cpu_cores,
+        memory_mib=setup.memory_mib,
+        disk_mib=disk_from(task.parameters, setup.disk_mib),
+        cpu_cores=setup.cpu_cores,
         processes=PROCESSES,
         inodes=INODES,
-        environment=tuple({**dict(image.config.environment), **folder.environment}.items()),
+        environment=tuple({**dict(image.config.environment), **setup.environment}.items()),
         preload=PRELOADED,
     )
-    entrypoint = image.config.entrypoint if folder.starts_entrypoint else ()
-    return TaskImage(spec, folder.workdir or image.config.workdir, entrypoint)
+    entrypoint = image.config.entrypoint if setup.starts_entrypoint else ()
+    return TaskImage(spec, setup.workdir or image.config.workdir, entrypoint)
 
 
 def is_built_by_docker(task: Task) -> bool:
@@ -103,9 +104,15 @@ def playing(backend: Backend, task: Task) -> Backend:
 async def run_tests(
     sandbox: Sandbox, image: TaskImage, step: TaskStep, network: TaskNetwork, tests: Files | None = None
 ) -> ExecResult:
-    """Run the test script of a step in a sandbox of its image. `tests`: the files of /tests, if not the step's."""
+    """Run the test script of a step in a sandbox of its image. `tests`: the files of /tests, if not the step's.
+
+    An image that has its tests gets those that differ alone.
+    """
     await network.prepare(sandbox)
-    for path, (data, mode) in (step.tests if tests is None else tests).items():
+    files = step.tests if tests is None else tests
+    if step.brings_tests:
+        files = {path: file for path, file in files.items() if step.tests.get(path) != file}
+    for path, (data, mode) in files.items():
         await sandbox.write(f"/tests/{path}", data, mode)
     await sandbox.exec(["mkdir", "-p", "/logs/verifier", "/logs/agent"])
     return await sandbox.exec(

@@ -7,6 +7,7 @@ import json
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from agentgym import JudgeError, Result, Reward, Task, TaskError, ToolError, Trajectory, load, shared_backend
@@ -136,7 +137,8 @@ class TerminalVerifier(Reward):
             return False
         backend = playing(shared_backend(self.backend), task)
         entrypoint = (await open_task(backend, task, folder_of(task))).entrypoint
-        path, *programs = (await self._once("programs", task, 0, lambda: self._programs(task))).splitlines()
+        programs_of = partial(self._programs, task, index)
+        path, *programs = (await self._once("programs", task, index, programs_of)).splitlines()
         names, folders = frozenset(programs), path.split(":")
 
         def keep(path: str, kind: str) -> bool:
@@ -189,10 +191,10 @@ class TerminalVerifier(Reward):
         texts = await self._once("solution", task, 0, lambda: self.solve(task))
         return Submission(texts[index]) if index < len(texts) else None
 
-    async def _programs(self, task: Task) -> str:
-        """Return PATH and the names of all programs in the task's initial files, one a line."""
-        backend = playing(shared_backend(self.backend), task)
-        sandbox = await backend.create((await open_task(backend, task, folder_of(task))).spec)
+    async def _programs(self, task: Task, index: int) -> str:
+        """Return PATH and the names of all programs in the image in which a step is tested, one a line."""
+        backend, folder = playing(shared_backend(self.backend), task), folder_of(task)
+        sandbox = await backend.create((await open_task(backend, task, folder.steps[index].verifier or folder)).spec)
         try:
             result = await sandbox.exec(["bash", "-c", 'echo "$PATH"; compgen -c'], max_output_bytes=2**20)
             return result.stdout.decode("utf-8", "replace")
