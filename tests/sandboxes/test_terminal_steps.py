@@ -66,9 +66,9 @@ def turn(*calls: str | Call) -> Message:
     return Message("assistant", "", tuple(Call("bash", {"command": c}) if isinstance(c, str) else c for c in calls))
 
 
-async def played(task, *messages: Message):
+async def play(task, *messages: Message):
     config = RolloutConfig(reward="terminal_verifier", concurrency=1)
-    manager = EpisodeManager(lambda task: ScriptedPolicy([*messages, Message("assistant", "")]), config)
+    manager = EpisodeManager(lambda task: ScriptedPolicy([*messages, Message("assistant", "That is all.")]), config)
     [trajectory] = await manager.collect([task], 1)
     assert trajectory.error is None
     return trajectory
@@ -96,7 +96,7 @@ EARNED = {
 @pytest.mark.parametrize("name", EARNED)
 async def test_the_steps_that_are_reached_are_paid(task, name):
     earned, *messages = EARNED[name]
-    trajectory = await played(task, *messages)
+    trajectory = await play(task, *messages)
     assert trajectory.outcome == {"success": earned, "forged": 0}
     seen = "".join(str(result.content) for turn in trajectory.turns for result in turn.results)
     assert ("Write what given.txt holds" in seen) is (earned > 0 and "place" not in name and "breaks" not in name)
@@ -105,8 +105,8 @@ async def test_the_steps_that_are_reached_are_paid(task, name):
 async def test_the_last_step_that_is_reached_may_pay_alone(imported):
     config = 'multi_step_reward_strategy = "final"\n' + FILES["task.toml"]
     [task] = imported("final", **{"task.toml": config})["held_out"]
-    assert (await played(task, FIRST, HAND_IN, SECOND, HAND_IN)).outcome["success"] == 1
-    assert (await played(task, FIRST, HAND_IN, HAND_IN)).outcome["success"] == 0
+    assert (await play(task, FIRST, HAND_IN, SECOND, HAND_IN)).outcome["success"] == 1
+    assert (await play(task, FIRST, HAND_IN, HAND_IN)).outcome["success"] == 0
 
 
 async def test_an_episode_goes_on_from_a_checkpoint_in_its_step(task):

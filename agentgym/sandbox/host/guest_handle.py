@@ -33,7 +33,7 @@ class GuestHandle:
         image_digest: digest of the guest's image, as "sha256:..."; "" for the host's own programs.
         network: the guest's network through the proxy; None without a network.
         relay: the guest's connections to one address of the host; None without them.
-        name: of the guest's container; "" if it is in none.
+        name: the name of the guest's container; "" if it is in none.
     """
 
     network: SandboxNetwork | None = None

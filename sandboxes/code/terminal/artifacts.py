@@ -43,7 +43,7 @@ class Artifact:
 
 
 async def collect(sandbox: Sandbox, artifacts: Sequence[Artifact], workdir: str) -> bytes:
-    """Return a tar archive of the artifacts that a sandbox has. Raises: ValueError for too much, or no archive."""
+    """Return a tar archive of the artifacts that a sandbox has. Raises: as `safe_archive`."""
     paths = [artifact.path(workdir) for artifact in artifacts]
     listed = await COPYING.call(sandbox, "paths", paths, timeout_s=COPY_S)
     pairs = [[str(path), str(path).lstrip("/")] for path, _ in listed]
@@ -66,7 +66,7 @@ def safe_archive(archive: bytes, excluded: Mapping[str, Sequence[str]]) -> bytes
     link, and `..` stands at a target's beginning alone, so no chain of links leads out.
 
     Args: `excluded`: by the path of each artifact, the patterns of what is left out.
-    Raises: ValueError for data that is no archive, or that holds too much.
+    Raises: ValueError for data that is not an archive, or that holds too much.
     """
     result, size = io.BytesIO(), 0
     files: set[str] = set()
@@ -96,11 +96,11 @@ def safe_archive(archive: bytes, excluded: Mapping[str, Sequence[str]]) -> bytes
                     info.linkname = linked
                 elif not member.isdir():
                     continue
-                for kept, kind in ((files, info.isreg()), (links, info.issym())):
-                    (kept.add if kind else kept.discard)(path)
+                for paths, is_one in ((files, info.isreg()), (links, info.issym())):
+                    (paths.add if is_one else paths.discard)(path)
                 target.addfile(info, content)
     except (tarfile.TarError, EOFError, OverflowError) as error:
-        raise ValueError(f"the artifacts are no archive: {error}") from error
+        raise ValueError(f"the artifacts are not an archive: {error}") from error
     return result.getvalue()
 
 

@@ -210,6 +210,8 @@ class CodeTerminal(Environment):
         self._spec = self._network.spec(image.spec)
         self._shell = await self.open_sandbox(self._spec, snapshot=snapshot)
         await self._network.prepare(self._shell)
+        if snapshot is None and any(step.artifacts for step in self._folder.steps):
+            await self._shell.exec(["mkdir", "-p", ARTIFACTS], cwd="/")
         await image.start(self._shell)
 
     @property

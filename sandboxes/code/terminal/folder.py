@@ -34,7 +34,7 @@ class SandboxSetup:
     """How the image of a sandbox is built, and what the sandbox may use.
 
     Attributes:
-        name: of the task folder, for messages.
+        name: the name in messages.
         dockerfile: how the image is built.
         context: the files beside the Dockerfile.
         environment, workdir: variables and folder of all commands, in place of the image's; empty for the image's.

@@ -150,7 +150,7 @@ def _separate(
 
 def _artifacts(lists: Sequence[object]) -> tuple[Artifact, ...]:
     """Return what is copied, with /logs/artifacts, which always is. Raises: TaskError."""
-    found = []
+    artifacts = []
     for entry in [entry for entries in lists if isinstance(entries, list) for entry in entries]:
         fields = {"source": entry} if isinstance(entry, str) else entry
         if not isinstance(fields, Mapping) or not (source := _text(fields, "source")):
@@ -160,10 +160,10 @@ def _artifacts(lists: Sequence[object]) -> tuple[Artifact, ...]:
         exclude = fields.get("exclude", [])
         if not isinstance(exclude, list):
             raise TaskError(f"exclude of the artifact {source} must be a list, not {exclude!r:.80}")
-        found.append(Artifact(source, tuple(map(str, exclude))))
-    if not any(artifact.source.rstrip("/") == ARTIFACTS for artifact in found):
-        found.insert(0, Artifact(ARTIFACTS))
-    return tuple(found)
+        artifacts.append(Artifact(source, tuple(map(str, exclude))))
+    if not any(artifact.source.rstrip("/") == ARTIFACTS for artifact in artifacts):
+        artifacts.insert(0, Artifact(ARTIFACTS))
+    return tuple(artifacts)
 
 
 def _section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
