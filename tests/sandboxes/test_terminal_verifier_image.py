@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tarfile
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -198,7 +199,8 @@ def test_no_archive_leads_out_of_its_artifact(members):
             assert path.parent.resolve().is_relative_to(top.resolve() / "app" / "out") or member.name == "app/out"
             if path.is_symlink() or (path.exists() and not member.isdir()):
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-            safe.extract(member, top, filter="fully_trusted")
+            with suppress(OSError):  # a member below a file
+                safe.extract(member, top, filter="fully_trusted")
             assert Path(os.path.realpath(path)).is_relative_to(top.resolve() / "app" / "out"), member.name
 
 
