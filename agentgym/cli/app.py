@@ -154,6 +154,9 @@ app.add_typer(rerun.app, name="episodes", cls=OpenGroup, rich_help_panel=INSPECT
 credit = typer.Typer(help="Audit how a run assigned credit to its turns.", no_args_is_help=True)
 credit.callback()(lambda: None)  # a group, whose commands are all registered, as are those of `dev`
 app.add_typer(credit, name="credit", cls=OpenGroup, rich_help_panel=INSPECT)
+mcp = typer.Typer(help="Add MCP servers, to play with their tools.", no_args_is_help=True)
+mcp.callback()(lambda: None)
+app.add_typer(mcp, name="mcp", cls=OpenGroup, rich_help_panel=BUILD)
 dev = typer.Typer(help="For maintainers: benchmarks of estimators, attacks on sandboxes.", no_args_is_help=True)
 dev.callback()(lambda: None)
 app.add_typer(dev, name="dev", cls=OpenGroup, hidden=True)

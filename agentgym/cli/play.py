@@ -34,6 +34,8 @@ class PlayedTask:
     """Play without a task set: the text of the task."""
     parameters: Annotated[str, typer.Option(metavar="JSON")] = "{}"
     """The parameters of the task, with --prompt."""
+    truth: Annotated[str, typer.Option(metavar="JSON")] = "{}"
+    """What the reward of the task compares with, with --prompt. Without it the episode may end unjudged."""
 
 
 @takes(chosen=PlayedTask, options=judging_options)
@@ -55,7 +57,13 @@ def play(
 
     registry.load("environments", environment)
     if chosen.prompt is not None:
-        task = Task("play", environment, chosen.prompt, parameters=_json(chosen.parameters))
+        task = Task(
+            "play",
+            environment,
+            chosen.prompt,
+            parameters=_json("--parameters", chosen.parameters),
+            truth=_json("--truth", chosen.truth),
+        )
     else:
         task = _find_task(environment, chosen)
     console = out()
@@ -70,10 +78,13 @@ def play(
         if turn.rewards:
             rewards = "  ".join(f"{name} {value:+.3g}" for name, value in turn.rewards.items())
             console.print(f"turn {turn.index + 1}: {rewards}", style="dim", markup=False)
-    if trajectory.error:
+    unjudged = chosen.prompt is not None and not task.truth and str(trajectory.error).startswith("JudgeError")
+    if trajectory.error and not unjudged:
         raise TaskError(f"The episode could not be played: {trajectory.error}")
     stop = trajectory.stop_reason.value if trajectory.stop_reason else "not finished"
     outcome = "  ".join(f"{name} {value:+.3g}" for name, value in trajectory.outcome.items()) or "no reward judged it"
+    if unjudged:
+        stop, outcome = "ended", "its reward needs --truth"
     console.print(f"{stop} after {counted(len(trajectory.turns), 'turn')}: {outcome}", style="bold", markup=False)
     if human.interrupted:
         raise Interrupted("You stopped the episode. Play it again with the same command.")
@@ -101,11 +112,12 @@ def _set_for(environment: str) -> TaskSet:
     return task_set
 
 
-def _json(text: str) -> dict[str, Any]:
+def _json(option: str, text: str) -> dict[str, Any]:
+    """Read an option that is a JSON object. Raises: TaskError."""
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise TaskError(f"--parameters {text!r} is not valid JSON: {error}.") from error
+        raise TaskError(f"{option} {text!r} is not valid JSON: {error}.") from error
     if not isinstance(value, dict):
-        raise TaskError(f"--parameters {text!r} is not a JSON object. Write for example '{{\"target\": 3}}'.")
+        raise TaskError(f"{option} {text!r} is not a JSON object. Write for example '{{\"target\": 3}}'.")
     return value

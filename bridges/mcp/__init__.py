@@ -1,7 +1,8 @@
 """MCP in both directions: the tools of an MCP server as an environment, and our episodes as MCP servers.
 
 environment.py      McpEnvironment, `register_mcp`
-published.py        `register_mcp_json`: the servers of a client's mcp.json
+published.py        `mcp://SERVER` and `register_mcp_json`: the servers of a client's mcp.json
+add.py              `agentgym mcp add`
 server.py           starting or reaching a server, and the connection to it
 guest_bridge.py     the client that runs beside the server in its sandbox; guest_transports.py, its transports
 episode_server.py   one of our episodes, whose policy is the client that calls the tools; also on standard streams

@@ -234,8 +234,15 @@ def register_mcp(
     Raises: TaskError for a server that cannot be started or reached; TypeError for an option that `McpServer` lacks;
         DuplicateNameError; ValueError for a name of another form.
     """
+    register(name, environment_of(name, command, sandbox=sandbox, **options))
+    return name
+
+
+def environment_of(
+    name: str, command: Collection[str] = (), *, sandbox: SandboxSpec | None = None, **options: Any
+) -> type[McpEnvironment]:
+    """Return the environment that `register_mcp` registers. Raises: TaskError; TypeError."""
     server = McpServer(command=tuple(command), **options)
     spec = sandbox or SandboxSpec(network=(server.origin,) if server.url else False)
     body = {"server": server, "sandbox": spec, "__doc__": f"The tools of the MCP server {server.location!r}."}
-    register(name, type(re.sub(r"\W", "_", name), (McpEnvironment,), body))
-    return name
+    return type(re.sub(r"\W", "_", name), (McpEnvironment,), body)

@@ -1,4 +1,7 @@
-"""Servers as a client's `mcp.json` names them, each as an environment; packages come from the cache of programs."""
+"""Servers as a client's `mcp.json` names them, each as an environment; packages come from the cache of programs.
+
+`mcp://SERVER` is a server of the file mcp.json in the working folder, `mcp://FILE#SERVER` one of another file.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agentgym import SandboxSpec, SandboxUnavailable, TaskError
+from agentgym import SandboxSpec, SandboxUnavailable, TaskError, UnknownNameError
 from agentgym.sandbox import rootfs
 
-from .environment import register_mcp
+from .environment import McpEnvironment, environment_of, register_mcp
 
+SCHEME = "mcp://"
+DEFAULT_FILE = "mcp.json"
 RUNNERS = {"npx": "npm", "bunx": "npm", "uvx": "pypi"}
 """Programs that fetch a package and run it, with the package's registry."""
 _QUIET = {"-y", "--yes", "-q", "--quiet"}
@@ -35,19 +40,41 @@ def register_mcp_json(path: str | Path, *, namespace: str = "mcp", sandbox: Sand
     """
     arguments = {}
     missing = []
-    for name, entry in _entries(Path(path)).items():
+    for name, entry in entries_of(Path(path)).items():
         try:
-            arguments[f"{namespace}/{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}-v1"] = _read(entry, sandbox)
+            registered = f"{namespace}/{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}-v1"
+            arguments[registered] = _read(path, name, entry, sandbox)
         except SandboxUnavailable as error:
             missing.append(str(error))
-        except TaskError as error:
-            raise TaskError(f"{path}: the server {name!r} cannot be used: {error}") from error
     if missing:
         raise SandboxUnavailable("\n".join(missing))
     return [register_mcp(name, **options) for name, options in arguments.items()]
 
 
-def _entries(path: Path) -> dict[str, Mapping[str, Any]]:
+def environment_at(address: str) -> type[McpEnvironment]:
+    """Return the environment at `mcp://SERVER` or `mcp://FILE#SERVER`.
+
+    Raises: UnknownNameError for a server that the file does not name; what `register_mcp_json` raises.
+    """
+    path, _, name = address.removeprefix(SCHEME).rpartition("#")
+    path = path or DEFAULT_FILE
+    if not name:
+        raise UnknownNameError(f"{address!r:.200} names no server. Write mcp://SERVER, or mcp://FILE#SERVER.")
+    entries = entries_of(Path(path))
+    if name not in entries:
+        raise UnknownNameError(
+            f"{path} names no server {name!r:.200}. It names {', '.join(sorted(entries)) or 'none'}. Add it: agentgym "
+            f"mcp add {name} -- npx -y PACKAGE"
+        )
+    return environment_for(path, name, entries[name])
+
+
+def environment_for(path: str | Path, name: str, entry: Mapping[str, Any]) -> type[McpEnvironment]:
+    """Return the environment of an entry of a file. Raises: TaskError; SandboxUnavailable."""
+    return environment_of(f"mcp_{name}", **_read(path, name, entry, None))
+
+
+def entries_of(path: Path) -> dict[str, Mapping[str, Any]]:
     """Return the servers of a file, by name. Raises: TaskError."""
     try:
         data = json.loads(path.read_text())
@@ -60,8 +87,27 @@ def _entries(path: Path) -> dict[str, Mapping[str, Any]]:
         ) from error
 
 
-def _read(entry: Mapping[str, Any], sandbox: SandboxSpec | None) -> dict[str, Any]:
-    """Return the arguments of `register_mcp`. Raises: TaskError; SandboxUnavailable for a package not installed."""
+def package_of(entry: Mapping[str, Any]) -> str | None:
+    """Return the package that an entry's runner would fetch, as `agentgym sandbox program` names it.
+
+    Raises: TaskError for a runner that is not given a package.
+    """
+    runner = Path(str(entry.get("command", ""))).name
+    return _package(RUNNERS[runner], [str(word) for word in entry.get("args", ())])[0] if runner in RUNNERS else None
+
+
+def _read(path: str | Path, name: str, entry: Mapping[str, Any], sandbox: SandboxSpec | None) -> dict[str, Any]:
+    """Return the arguments of `register_mcp`, or raise an error that names the file and the server.
+
+    Raises: TaskError; SandboxUnavailable for a package that is not installed.
+    """
+    try:
+        return _options_of(entry, sandbox)
+    except TaskError as error:
+        raise TaskError(f"{path}: the server {name!r} cannot be used: {error}") from error
+
+
+def _options_of(entry: Mapping[str, Any], sandbox: SandboxSpec | None) -> dict[str, Any]:
     if entry.get("type") == "sse":
         raise TaskError('"type": "sse" is a transport that is not spoken. Give the server\'s URL of streamable HTTP.')
     if url := entry.get("url"):

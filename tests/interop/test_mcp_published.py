@@ -8,12 +8,14 @@ from copy import deepcopy
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from agentgym import Call, SandboxSpec, Task, load, make, registry
 from agentgym.bridges.mcp import register_mcp_json
 from agentgym.bridges.mcp.guest_bridge import NO_HANDSHAKE, STATELESS, Client, RpcError
 from agentgym.bridges.mcp.guest_transports import ServerLate
-from agentgym.errors import SandboxUnavailable, TaskError
+from agentgym.cli.app import app
+from agentgym.errors import SandboxUnavailable, TaskError, UnknownNameError
 
 SERVER = Path(__file__).with_name("mcp_servers.py").read_text()
 
@@ -86,6 +88,56 @@ def test_what_cannot_be_used_is_named_and_nothing_is_registered(entry, error, wo
     with pytest.raises(error, match=words):
         register_mcp_json(path)
     assert "mcp/good-v1" not in registry.names("environments")
+
+
+ADDED = ["mcp", "add", "--file", "mcp.json", "talks", "--", "npx", "-y", "@some/server@1.0", "good"]
+
+
+@pytest.mark.needs_namespaces
+def test_a_server_is_added_after_it_has_shown_its_tools_and_is_played_by_its_address(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = written(tmp_path, there={"command": "python3"})
+    added = CliRunner().invoke(app, ADDED)
+    assert added.exit_code == 0, added.output
+    assert "mcp://talks has" in added.output
+    assert "echo" in added.output
+    servers = json.loads(path.read_text())["mcpServers"]
+    assert servers == {
+        "there": {"command": "python3"},
+        "talks": {"command": "npx", "args": ["-y", "@some/server@1.0", "good"]},
+    }
+    call = 'echo(text="hi")\nanswer(text="hi")\n'
+    ended = CliRunner().invoke(app, ["play", "mcp://talks", "--prompt", "Speak."], input=call)
+    assert "ended after 2 turns: its reward needs --truth" in ended.output
+    words = ["play", f"mcp://{path}#talks", "--prompt", "Speak.", "--truth", '{"answer": "hi"}']
+    ended = CliRunner().invoke(app, words, input=call)
+    assert "answered after 2 turns: success +1" in ended.output
+    with pytest.raises(UnknownNameError, match=r"names no server 'absent'. It names talks, there. .* mcp add absent"):
+        make("mcp://absent")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["there", "--", "python3"], "names a server 'there' already"),
+        (["new"], "needs either a command or a --url"),
+        (["--url", "example.org", "new"], "'example.org' of an MCP server is not valid"),
+        (
+            ["--file", "absent/mcp.json", "new", "--", "python3"],
+            "absent, the folder of absent/mcp.json, does not exist",
+        ),
+        (["--env", "TOKEN", "new", "--", "python3"], "--env 'TOKEN' is not NAME=TEXT"),
+        (["new", "--", "python3", "-c", ""], "cannot be started: The server ended with exit code 0"),
+    ],
+)
+@pytest.mark.needs_namespaces
+def test_a_server_that_cannot_be_added_leaves_the_file_as_it_was(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = written(tmp_path, there={"command": "python3"}).read_bytes()
+    refused = CliRunner().invoke(app, ["mcp", "add", *words], env={"COLUMNS": "300"})
+    assert refused.exit_code == 2
+    assert message in refused.output
+    assert (tmp_path / "mcp.json").read_bytes() == before
 
 
 class SlowToStart:
