@@ -187,7 +187,7 @@ class _Session:
         judge_policy = RelayedPolicy(self.mailbox, None, spec.policy)
         self._account = None if spec.refusal is None else RelayedAccount(self.mailbox, spec.refusal)
         with charged_to(self._account):
-            self._environments = EnvironmentFactory(spec.rollout, judge_policy)
+            self._environments = EnvironmentFactory(spec.rollout, judge_policy, is_remote=True)
 
     @property
     def playing(self) -> int:

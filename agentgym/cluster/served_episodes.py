@@ -157,6 +157,7 @@ class EpisodeTable:
         await self._take_slot(owner, min(wait_s, self._limits.wait_s))
         try:
             environment = self._make(name, **options)
+            environment.is_remote = True
         except BaseException:
             self._free_slot(owner)
             raise

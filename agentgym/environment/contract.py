@@ -43,6 +43,7 @@ class Environment(OldNames):
         public_truth: keys of a task's truth that the agent may read, such as an answer contained in a given text.
         private_texts: texts the agent must never read, such as a simulated user's goal; set by `reset`, for checks.
         backend: creates the sandboxes; set by `agentgym.make`.
+        is_remote: whether results are read on other machines, so that none may name a file of this one.
         sandboxes: the open sandboxes, and the resources used so far.
     """
 
@@ -55,6 +56,7 @@ class Environment(OldNames):
     public_truth: ClassVar[Sequence[str]] = ()
     private_texts: Sequence[str] = ()
     backend: Backend | None = None
+    is_remote: bool = False
     sandboxes: EnvironmentSandboxes
     _in_order: asyncio.Lock
     _free_tools: ClassVar[tuple[Tool | Callable[..., Any], ...]] = ()

@@ -48,11 +48,14 @@ class EnvironmentFactory:
         config: names the environment, its options, its backend, and the reward if not the environment's own.
         policy: the policy that plays. It is passed to the rewards, for judges that query it, unless it is a function
             that makes policies.
+        is_remote: whether the episodes are read on other machines than this one.
     Raises: UnknownNameError for a reward, environment or backend that is not registered.
     """
 
-    def __init__(self, config: RolloutConfig, policy: Policy | Callable[[Task], Policy]) -> None:
-        self._config = config
+    def __init__(
+        self, config: RolloutConfig, policy: Policy | Callable[[Task], Policy], *, is_remote: bool = False
+    ) -> None:
+        self._config, self._is_remote = config, is_remote
         self._policy = policy if isinstance(policy, Policy) else None
         self._rewards_by_name: dict[str, Reward] = {}
         self._rewards_by_source: dict[object, Reward | None] = {}
@@ -77,6 +80,7 @@ class EnvironmentFactory:
         """Make a fresh environment for a task. Raises: as `agentgym.make`."""
         source = self._config.environment_for(task)
         environment = make(source, backend=self._config.backend, **self._config.options_for(task))
+        environment.is_remote = self._is_remote
         self._rewards_by_source[source] = self.reward_for(environment)
         return environment
 

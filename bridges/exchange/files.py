@@ -81,7 +81,7 @@ def _pushed(source: Path) -> Iterator[tuple[Path, str]]:
             yield path, path.relative_to(source.parent.resolve()).as_posix()
     elif source.is_file():
         yield source, source.name
-    elif source.is_dir() and RunFolder.is_run(source):
+    elif _is_training(source):
         run = RunFolder.existing(source)
         final = run.checkpoints / "final"
         if not final.is_dir():
@@ -130,6 +130,12 @@ def _inside(path: Path, folder: Path) -> Path:
     return path
 
 
+def _is_training(source: Path) -> bool:
+    """Return whether a folder is a training run's: other folders may have one named `checkpoints` or `evaluation`."""
+    written = ("checkpoints", "metrics.jsonl", "ledger.sqlite")
+    return (source / "recipe.toml").is_file() and any((source / name).exists() for name in written)
+
+
 def _card(source: Path, target: str) -> str:
     """Return a page that says what was pushed, and how it is used."""
     lines = [f"# {source.stem}", ""]
@@ -142,7 +148,7 @@ def _card(source: Path, target: str) -> str:
             f"    agentgym pull '{target}' --out {source.stem}",
             f"    agentgym tasks show {source.stem}/{source.name}",
         ]
-    elif RunFolder.is_run(source):
+    elif _is_training(source):
         for file in sorted((source / "evaluation").glob("*.json")):
             rows = json.loads(file.read_text(encoding="utf-8")).get("rows", [])
             scores = [score for row in rows for score in row.get("success", ())]

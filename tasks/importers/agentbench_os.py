@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import tomli_w
 from agentgym import Split, TaskError, TaskSet
 
 from .harbor import load_harbor
-from .items import LeftOutWarning, text_of
+from .items import report_left_out, text_of
 
 ANSWER = "/answer.txt"
 ASKS = f"\n\nWrite your answer, and nothing else, to the file {ANSWER}.\n"
@@ -99,10 +98,8 @@ def load_agentbench_os(
                 continue
             parts = _folder(problem, where, top / "scripts" / (group or file.stem))
             written |= {f"{name}/{part}": text for part, text in parts.items()}
+    report_left_out(path, reasons, len({name.partition("/")[0] for name in written}))
     write_folders(folders, written)
-    if reasons:
-        lines = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
-        warnings.warn(LeftOutWarning(f"{path}: left out: {lines}.", reasons), stacklevel=2)
     return load_harbor(folders, split=split, image=image)
 
 

@@ -6,14 +6,13 @@ Source: Patil et al. 2025 (ICML, "The Berkeley Function Calling Leaderboard (BFC
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from agentgym import Call, JudgeError, Message, Split, Task, TaskError, TaskSet, load
 
-from .items import LeftOutWarning, field, read_items, text_of
+from .items import field, read_items, report_left_out, text_of
 from .written_values import write_value
 
 NAME, ENVIRONMENT, ANSWERS = "calls/bfcl-v1", "agentgym/function-calls-v1", "possible_answer"
@@ -91,11 +90,7 @@ def load_bfcl(path: str | Path, *, split: Split = "held_out", answers: str | Pat
                 tasks.append(task)
             else:
                 left_out[name] = "no call fits what is accepted"
-    if not tasks:
-        raise TaskError(f"{path}: no item can be imported: {next(iter(left_out.values()))}.")
-    if left_out:
-        reasons = ", ".join(sorted(set(left_out.values())))
-        warnings.warn(LeftOutWarning(f"{path}: {len(left_out)} left out: {reasons}.", left_out), stacklevel=2)
+    report_left_out(path, left_out, len(tasks))
     return TaskSet(NAME, {split: tasks}, oracle=oracle)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from agentgym import Call, Message, Split, Task, TaskError, TaskSet, Tool, load
 from agentgym.tools import WrongArguments
 
 from .bfcl import ANSWERS, accepted_of, function_of
-from .items import LeftOutWarning, read_items, text_of
+from .items import read_items, report_left_out, text_of
 
 NAME, ENVIRONMENT = "calls/bfcl-turns-v1", "agentgym/function-turns-v1"
 PACKAGE = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code"
@@ -87,11 +86,7 @@ def load_bfcl_turns(path: str | Path, *, split: Split = "held_out") -> TaskSet:
                     tasks.append(task)
                 else:
                     left_out[name] = task
-    if not tasks:
-        raise TaskError(f"{path}: no item can be imported: {next(iter(left_out.values()))}.")
-    if left_out:
-        reasons = ", ".join(sorted(set(left_out.values())))
-        warnings.warn(LeftOutWarning(f"{path}: {len(left_out)} left out: {reasons}.", left_out), stacklevel=2)
+    report_left_out(path, left_out, len(tasks))
     return TaskSet(NAME, {split: tasks}, oracle=oracle)
 
 

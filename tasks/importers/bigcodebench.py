@@ -9,14 +9,13 @@ import ast
 import re
 import sys
 import warnings
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agentgym import Split, Task, TaskError, TaskSet, load
 
-from .items import LeftOut, LeftOutWarning, read_rows, text_of
+from .items import LeftOut, read_rows, report_left_out, text_of
 from .swebench import COMPILED_MIB, ENVIRONMENT, submit_gold
 
 NAME = "code/bigcodebench-v1"
@@ -65,11 +64,7 @@ def load_bigcodebench(path: str | Path, *, split: Split = "held_out", packages: 
             tasks.append(_task(name, row, where, parameters, installed, split))
         except LeftOut as error:
             reasons[name] = str(error)
-    counted = ", ".join(f"{count}: {reason}" for reason, count in Counter(reasons.values()).most_common())
-    if not tasks:
-        raise TaskError(f"{path}: none of {len(reasons)} problems can be imported. {counted}.")
-    if reasons:
-        warnings.warn(LeftOutWarning(f"{path}: {len(reasons)} left out. {counted}.", reasons), stacklevel=2)
+    report_left_out(path, reasons, len(tasks))
     return TaskSet(NAME, {split: tasks}, oracle=submit_gold)
 
 

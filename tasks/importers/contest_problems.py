@@ -10,7 +10,6 @@ import json
 import math
 import re
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 from agentgym import Split, Task, TaskError, TaskSet
 
 from .humaneval import submit_reference
-from .items import LeftOut, LeftOutWarning
+from .items import LeftOut, report_left_out
 
 MAX_TESTS, MAX_OUTPUT, MAX_CALLS = 64_000_000, 1_000_000, 4_000_000
 """Characters of all tests of a problem, of one output, and of all calls of a function."""
@@ -101,12 +100,7 @@ def load_problems(
             reasons[row_id] = str(error)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
             reasons[row_id] = f"it is not in the published form: {type(error).__name__}: {error}"[:300]
-    counted = ", ".join(f"{number}: {reason}" for reason, number in Counter(reasons.values()).most_common())
-    count = len(tasks) + len(reasons)
-    if not tasks:
-        raise TaskError(f"{path}: none of {count} problems can be imported. {counted}.")
-    if reasons:
-        warnings.warn(LeftOutWarning(f"{path}: {len(reasons)} of {count} left out. {counted}.", reasons), stacklevel=3)
+    report_left_out(path, reasons, len(tasks), stacklevel=4)
     solved = all(task.truth["reference"] for task in tasks)
     return TaskSet(name, {split: tasks}, oracle=submit_reference if solved else _submit_if_known)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from agentgym import Call, Message, Split, Task, TaskError, TaskSet
 
-from .items import read_items, text_of
+from .items import read_items, report_left_out, text_of
 
 CHANGES = ("INSERT", "UPDATE", "DELETE")
 ENVIRONMENT = "agentgym/sql-write-v1"
@@ -34,7 +33,7 @@ def load_dbbench(path: str | Path, *, split: Split = "held_out", environment: st
     """
     path = Path(path)
     tasks: list[Task] = []
-    left_out: list[str] = []
+    reasons: dict[str, str] = {}
     for index, item in enumerate(read_items(path)):
         where = f"{path}, item {index}"
         tables = [_table(table, where) for table in _listed(item.get("table"))]
@@ -44,7 +43,7 @@ def load_dbbench(path: str | Path, *, split: Split = "held_out", environment: st
             raise TaskError(f"{where}: expected lists `label` and `type` and a `table`, found {sorted(item)}.")
         change = str(kinds[0]).upper() in CHANGES
         if change and (reason := _useless(tables, str(label[0]))):
-            left_out.append(f"item {index} ({reason})")
+            reasons[f"item {index}"] = reason
             continue
         notes = item.get("add_description")
         prompt = text_of(item, where, "description") + (f"\n{notes}" if isinstance(notes, str) and notes else "")
@@ -59,11 +58,7 @@ def load_dbbench(path: str | Path, *, split: Split = "held_out", environment: st
                 tags=("dbbench", str(kinds[0]).lower()),
             )
         )
-    if left_out:
-        warnings.warn(
-            (f"{path}: some items were left out, because their statements cannot be judged: {'; '.join(left_out)}."),
-            stacklevel=2,
-        )
+    report_left_out(path, reasons, len(tasks))
     return TaskSet("sql/dbbench-v1", {split: tasks}, oracle=_solution)
 
 

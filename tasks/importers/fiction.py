@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 from agentgym import Split, TaskError, TaskSet, load
 
-from .items import LeftOutWarning, read_items, text_of
+from .items import read_items, report_left_out, text_of
 
 NAME = "text/written-fiction-v1"
 
@@ -35,12 +34,6 @@ def load_fiction(path: str | Path, *, split: Split = "train", least: int = 3) ->
             tasks[name] = environment.task_of(name, wish, item.get("game"), split=split, least=least)
         except (TaskError, ValueError) as error:
             reasons[name] = str(error)
-    if not tasks:
-        raise TaskError(
-            f"No game of {path} can be used. {'; '.join(f'{name}: {why}' for name, why in reasons.items())}"
-        )
-    if reasons:
-        lines = "; ".join(f"{name}: {why}" for name, why in reasons.items())
-        warnings.warn(LeftOutWarning(f"{path}: left out: {lines}", reasons), stacklevel=2)
+    report_left_out(path, reasons, len(tasks))
     players = {"oracle": environment.oracle, "imperfect_oracle": environment.imperfect_oracle}
     return TaskSet(NAME, {split: list(tasks.values())}, **players)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentgym import Call, Message, Split, Task, TaskError, TaskSet
+from agentgym import Call, Message, Split, Task, TaskSet
 from agentgym.sandboxes.languages import LANGUAGES, FunctionTask, Signature
 
 from .assertions import Assertion, assertions_of
 from .declarations import NoDeclaration, declared, has_short_floats, kinds_of_values
-from .items import LeftOut, read_items
+from .items import LeftOut, read_items, report_left_out
 from .literals import NoLiteral
 
 EXACT, SHORT_FLOATS = 1e-9, 1e-6
@@ -49,7 +47,7 @@ def load_rows(path: Path, name: str, split: Split, read: Callable[[Mapping[str, 
     Raises: TaskError, also if no row becomes a task.
     """
     tasks: list[Task] = []
-    left_out: dict[str, list[str]] = defaultdict(list)
+    reasons: dict[str, str] = {}
     for number, item in enumerate(read_items(path)):
         where = f"item {number}"
         try:
@@ -57,13 +55,8 @@ def load_rows(path: Path, name: str, split: Split, read: Callable[[Mapping[str, 
             where = f"{where} ({row.id})"
             tasks.append(_task(row, name, split))
         except (LeftOut, NoLiteral, NoDeclaration) as error:
-            left_out[str(error)].append(where)
-    words = "; ".join(f"{', '.join(places)}: {reason}" for reason, places in left_out.items())
-    count = sum(map(len, left_out.values()))
-    if not tasks:
-        raise TaskError(f"{path}: no row can be imported. {words:.2000}.")
-    if left_out:
-        warnings.warn(f"{path}: {count} of {count + len(tasks)} rows were left out. {words}.", stacklevel=3)
+            reasons[where] = str(error)
+    report_left_out(path, reasons, len(tasks), stacklevel=4)
     return TaskSet(name, {split: tasks}, answer=_answer if all(task.truth["reference"] for task in tasks) else None)
 
 

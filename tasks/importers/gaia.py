@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import warnings
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,7 +17,7 @@ from agentgym import Split, TaskError, TaskSet
 
 from .agentbench_os import ANSWER, ASKS, CONFIG, TEST, write_folders
 from .harbor import load_harbor
-from .items import LeftOut, LeftOutWarning, read_rows, text_of
+from .items import LeftOut, read_rows, report_left_out, text_of
 
 FORM = (
     "The answer is a number, as few words as possible, or a comma separated list of numbers or words. Write a number "
@@ -108,12 +106,8 @@ def load_gaia(
             files |= {f"{name}/{part}": content for part, content in _folder(row, where, top.parent, packages).items()}
         except LeftOut as error:
             reasons[name] = str(error)
-    counted = ", ".join(f"{count}: {reason}" for reason, count in Counter(reasons.values()).most_common())
-    if not files:
-        raise TaskError(f"{path}: none of {len(reasons)} questions can be imported. {counted}.")
+    report_left_out(path, reasons, len({name.partition("/")[0] for name in files}))
     write_folders(folders, files)
-    if reasons:
-        warnings.warn(LeftOutWarning(f"{path}: {len(reasons)} left out. {counted}.", reasons), stacklevel=2)
     return load_harbor(folders, split=split, image=image)
 
 

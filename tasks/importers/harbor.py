@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from agentgym import Split, Task, TaskError, TaskSet, load
 
-from .items import LeftOutWarning
+from .items import report_left_out
 
 NAME, ENVIRONMENT = "code/harbor-v1", "agentgym/code-terminal-v1"
 MARKS = ("task.toml", "task.yaml")
@@ -63,10 +63,7 @@ def load_harbor(
         except TaskError as error:
             reasons[name] = str(error).removeprefix(f"{folder.absolute()}: ").removeprefix(f"{folder}: ")
         progress(number, len(folders), len(reasons))
-    if not tasks:
-        raise TaskError(f"No task folder of {path} can be used. {_listed(reasons)}")
-    if reasons:
-        warnings.warn(LeftOutWarning(f"{path}: left out: {_listed(reasons)}", reasons), stacklevel=2)
+    report_left_out(path, reasons, len(tasks))
     images = [image for task in tasks for image in task.parameters["images"] if image["stand_in"]]
     if images:
         lines = _counted(f"{image['requested']} by {image['used']}" for image in images)
@@ -77,17 +74,6 @@ def load_harbor(
         remedy = "--option disk_mib=N allows more"
         warnings.warn(f"{path}: tasks get less disk than they request: {lines}. {remedy}.", stacklevel=2)
     return TaskSet(NAME, {split: tasks}, oracle=environment.solution_of)
-
-
-def _listed(reasons: Mapping[str, str]) -> str:
-    """Return each reason once, with the folders that it is about."""
-    folders: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        folders.setdefault(reason, []).append(name)
-    return "; ".join(
-        f"{names[0]}{f' and {len(names) - 1} others' if len(names) > 1 else ''}: {reason}"
-        for reason, names in folders.items()
-    )
 
 
 def _counted(lines: Iterable[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import warnings
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from agentgym import TaskError, install_command
 
 TABLES = {".csv": ",", ".tsv": "\t"}
 COLUMNAR = (".parquet", ".arrow", ".feather")
+MAX_NAMED = 3
 
 
 class LeftOut(ValueError):
@@ -26,6 +28,29 @@ class LeftOutWarning(UserWarning):
     def __init__(self, message: str, reasons: Mapping[str, str]) -> None:
         super().__init__(message)
         self.reasons = dict(reasons)
+
+
+def report_left_out(path: str | Path, reasons: Mapping[str, str], imported: int, *, stacklevel: int = 3) -> None:
+    """Warn about the items that do not become tasks, with the first ids of each reason.
+
+    Args:
+        reasons: the reason for each, by item id. imported: the number of the other items.
+    Raises: TaskError if no item becomes a task.
+    """
+    if imported and not reasons:
+        return
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason.rstrip("."), []).append(name)
+    lines = []
+    for reason, ids in sorted(names.items(), key=lambda row: -len(row[1])):
+        more = f" and {len(ids) - MAX_NAMED} more" if len(ids) > MAX_NAMED else ""
+        lines.append(f"{', '.join(ids[:MAX_NAMED])}{more}: {reason}")
+    summary = f"{'; '.join(lines)}."
+    if not imported:
+        raise TaskError(f"{path}: none of {len(reasons)} items can be imported: {summary}")
+    count = f"{len(reasons)} of {len(reasons) + imported}"
+    warnings.warn(LeftOutWarning(f"{path}: {count} items are left out: {summary}", reasons), stacklevel=stacklevel)
 
 
 def read_items(path: Path) -> list[dict[str, Any]]:

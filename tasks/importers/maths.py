@@ -7,13 +7,12 @@ problems, Lewkowycz et al. 2022, arXiv:2206.14858. The data is never part of thi
 from __future__ import annotations
 
 import json
-import warnings
 from pathlib import Path
 from typing import Any
 
 from agentgym import Call, Message, Split, Task, TaskError, TaskSet
 
-from .items import LeftOutWarning, read_items, text_of
+from .items import read_items, report_left_out, text_of
 
 BOXES = ("\\boxed", "\\fbox")
 PROBLEM, ANSWER, SOLUTION = ("problem", "question"), ("answer", "final_answer", "expected_answer"), "solution"
@@ -52,11 +51,7 @@ def load_maths(path: str | Path, *, split: Split = "held_out") -> TaskSet:
                 tags=tuple(dict.fromkeys(str(item[key]) for key in TAGS if item.get(key))),
             )
         )
-    if not tasks:
-        raise TaskError(f"{path} holds no problem that can be used. {next(iter(reasons.items()), '')}")
-    if reasons:
-        kinds = ", ".join(sorted({f"{list(reasons.values()).count(why)} {why}" for why in reasons.values()}))
-        warnings.warn(LeftOutWarning(f"{path}: left out: {kinds}", reasons), stacklevel=2)
+    report_left_out(path, reasons, len(tasks))
     return TaskSet("code/maths-file-v1", {split: tasks}, answer=_answer)
 
 
@@ -86,11 +81,11 @@ def _problem_of(file: Path) -> dict[str, Any]:
 def _answer_of(item: dict[str, Any]) -> str:
     """Return the gold answer. Raises: TaskError with the kind of an item that has not exactly one."""
     if any(item.get(key) for key in CHOICES):
-        raise TaskError("with choices")
+        raise TaskError("it has choices")
     answer = next((item[key] for key in ANSWER if item.get(key) not in (None, "", [])), None)
     if isinstance(answer, list):
         if len(answer) != 1:
-            raise TaskError("with several answers")
+            raise TaskError("it has several answers")
         answer = answer[0]
     if isinstance(answer, float) and answer.is_integer():
         answer = int(answer)
@@ -99,7 +94,7 @@ def _answer_of(item: dict[str, Any]) -> str:
     solution = item.get(SOLUTION)
     if isinstance(solution, str) and any(box in solution for box in BOXES):
         return solution.strip()  # the judge reads the last box
-    raise TaskError("without an answer")
+    raise TaskError("it has no answer")
 
 
 def _answer(task: Task) -> Message:

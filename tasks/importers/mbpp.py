@@ -12,7 +12,7 @@ from typing import Any
 from agentgym import Split, Task, TaskError, TaskSet
 
 from .humaneval import submit_reference
-from .items import field, read_items
+from .items import field, read_items, report_left_out
 
 FIELDS = {
     "question": ("query", "text", "prompt"),
@@ -35,7 +35,7 @@ def load_mbpp(path: str | Path, *, split: Split = "held_out") -> TaskSet:
     """
     path = Path(path)
     tasks: list[Task] = []
-    left_out: list[str] = []
+    reasons: dict[str, str] = {}
     index_by_id: dict[str, int] = {}
     for index, item in enumerate(read_items(path)):
         where = f"{path}, item {index}"
@@ -44,14 +44,10 @@ def load_mbpp(path: str | Path, *, split: Split = "held_out") -> TaskSet:
             raise TaskError(f"{where}: task_id {item['task_id']!r} is already used by item {index_by_id[task.id]}.")
         index_by_id[task.id] = index
         if missing := _undefined(task, where):
-            left_out.append(f"item {index} ({task.id}) needs {', '.join(sorted(missing))}")
+            reasons[task.id] = f"no code can pass its tests, because nothing defines {', '.join(sorted(missing))}"
         else:
             tasks.append(task)
-    if left_out:
-        warnings.warn(
-            f"{path}: some items were left out, because no code can pass their tests: {'; '.join(left_out)}.",
-            stacklevel=2,
-        )
+    report_left_out(path, reasons, len(tasks))
     return TaskSet("code/mbpp-v1", {split: tasks}, oracle=submit_reference)
 
 

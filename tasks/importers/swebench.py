@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import cache, partial
@@ -19,7 +18,7 @@ from agentgym import Call, Message, Split, Task, TaskError, TaskSet, load
 from agentgym.sandbox import rootfs
 
 from . import swebench_django as django
-from .items import LeftOutWarning, read_items
+from .items import read_items, report_left_out
 from .swebench_environments import PublishedEnvironment, published_environment
 from .swebench_ids import pytest_ids
 from .swebench_patches import files_in, reversed_patch
@@ -81,17 +80,7 @@ def load_swebench(
     ordered = {instance.id: results[instance.id] for instance in instances}
     tasks = [task for task in ordered.values() if isinstance(task, Task)]
     reasons = {name: reason for name, reason in ordered.items() if isinstance(reason, str)}
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        by_reason.setdefault(reason, []).append(name)
-    summary = "; ".join(f"{', '.join(names)}: {why}" for why, names in by_reason.items())
-    if not tasks:
-        raise TaskError(
-            f"{path}: no instance can be imported. {summary}. Clone the repositories into a folder, and name it by "
-            f"${MIRRORS}."
-        )
-    if reasons:
-        warnings.warn(LeftOutWarning(f"{path}: left out: {summary}.", reasons), stacklevel=2)
+    report_left_out(path, reasons, len(tasks))
     return TaskSet(NAME, {split: tasks}, oracle=submit_gold)
 
 
@@ -114,7 +103,7 @@ def _task(instance: Instance, *, folder: Path, split: Split, environments: bool,
     clone = next((clone for clone in _clones(folder, instance.repo) if clone.is_dir()), None)
     stand_in = (STANDS_IN if environments else DJANGO).get(instance.id)
     if clone is None and stand_in is None:
-        raise TaskError(f"there is no clone of {instance.repo} in {folder}")
+        raise TaskError(f"there is no clone of {instance.repo} in {folder}; name a folder of clones by ${MIRRORS}")
     if not instance.issue.strip():
         raise TaskError("it has no issue text")
     test_files = files_in(instance.tests)

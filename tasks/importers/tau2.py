@@ -6,14 +6,13 @@ Source: Barres et al. 2025, arXiv:2506.07982; MIT.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agentgym import Call, Message, Split, Task, TaskError, TaskSet, load
 
-from .items import LeftOutWarning, read_items
+from .items import read_items, report_left_out
 
 NAME, ENVIRONMENT = "service/tau2-bench-v1", "agentgym/tau2-v1"
 FOLDERS = ("data/tau2/domains", "tau2/data/tau2/domains")
@@ -25,7 +24,6 @@ SILENCE_PAYS, WITHOUT_JUDGE = "silence_pays", "without_nl_assertions"
 """Two tags: of tasks that reward an agent for doing nothing, and of tasks whose reward lacks the part that needs a
 model.
 """
-MAX_NAMED = 3
 
 
 def load_tau2(
@@ -81,8 +79,7 @@ def load_tau2(
                         message = f"{folder / 'tasks.json'}, task {number}: it is none of tau2-bench: {error!r:.200}."
                         raise TaskError(message) from error
                     left_out[identity] = str(error)
-    if left_out:
-        warnings.warn(LeftOutWarning(f"{path}: {len(left_out)} left out. {_summary(left_out)}", left_out), stacklevel=2)
+    report_left_out(path, left_out, sum(map(len, splits.values())))
     return TaskSet(NAME, splits, oracle=oracle)
 
 
@@ -94,18 +91,6 @@ def oracle(task: Task) -> list[Message]:
         for number, action in enumerate(json.loads(task.truth["actions"]))
     ]
     return [*messages, says]
-
-
-def _summary(left_out: Mapping[str, str]) -> str:
-    """Return each reason with the first tasks that it applies to."""
-    tasks: dict[str, list[str]] = {}
-    for name, reason in left_out.items():
-        tasks.setdefault(reason, []).append(name)
-    sentences = []
-    for reason, names in tasks.items():
-        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-        sentences.append(f"{', '.join(names[:MAX_NAMED])}{more}: {reason}.")
-    return " ".join(sentences)
 
 
 def _split_of(folder: Path) -> dict[str, Split] | None:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import ast
 import json
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from agentgym import Call, Message, Split, Task, TaskError, TaskSet, load
 
-from .items import LeftOutWarning
+from .items import report_left_out
 
 NAME, ENVIRONMENT = "service/tau-bench-v1", "agentgym/tau-v1"
 ENVS, LAST_TOOLS = "tau_bench/envs", frozenset({"transfer_to_human_agents"})
@@ -62,9 +61,7 @@ def load_tau_bench(path: str | Path) -> TaskSet:
                         raise TaskError(
                             f"{file}, task {number}: this is not a task of tau-bench: {error!r:.200}."
                         ) from error
-    if left_out:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
-        warnings.warn(LeftOutWarning(f"{path}: {len(left_out)} left out: {reasons}.", left_out), stacklevel=2)
+    report_left_out(path, left_out, sum(map(len, splits.values())))
     return TaskSet(NAME, splits, oracle=oracle)
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import warnings
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from agentgym import Split, Task, TaskError, TaskSet, load
 
-from .items import LeftOut, LeftOutWarning
+from .items import LeftOut, report_left_out
 
 NAME, ENVIRONMENT = "text/textworld-v1", "agentgym/textworld-v1"
 ENDINGS = (".z8", ".ulx")
@@ -52,11 +50,7 @@ def load_textworld(path: str | Path, *, split: Split = "held_out") -> TaskSet:
                 difficulty=float(len(walkthrough)),
             )
         )
-    counted = ", ".join(f"{count}: {reason}" for reason, count in Counter(reasons.values()).most_common())
-    if not tasks:
-        raise TaskError(f"{path}: none of {len(games)} games can be imported. {counted}.")
-    if reasons:
-        warnings.warn(LeftOutWarning(f"{path}: {len(reasons)} left out. {counted}.", reasons), stacklevel=2)
+    report_left_out(path, reasons, len(tasks))
     return TaskSet(NAME, {split: tasks}, oracle=load("environments", ENVIRONMENT).oracle)
 
 

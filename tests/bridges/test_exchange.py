@@ -113,6 +113,15 @@ def test_a_run_is_pushed_as_its_final_checkpoint_with_its_recipe_and_results(tmp
     assert "after: 50.0% of 1 held-out tasks" in (tmp_path / "there" / "README.md").read_text()
 
 
+def test_a_folder_is_not_taken_for_a_run_because_of_the_name_of_a_subfolder(tmp_path):
+    for name in ("evaluation/a.py", "checkpoints/b.py", "pyproject.toml"):
+        (tmp_path / "package" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "package" / name).write_text("")
+    push(tmp_path / "package", str(tmp_path / "there"))
+    there = {path.relative_to(tmp_path / "there").as_posix() for path in (tmp_path / "there").rglob("*.*")}
+    assert there == {"README.md", "evaluation/a.py", "checkpoints/b.py", "pyproject.toml"}
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

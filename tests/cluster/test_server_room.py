@@ -24,6 +24,7 @@ def test_a_token_has_its_share_and_one_that_is_over_it_holds_nobody_back():
     async def scenario() -> None:
         episodes = table(episodes=3, episodes_per_token=2)
         first = [await episodes.open(0, "c", {}, wait_s=0) for _ in range(2)]
+        assert first[0].environment.is_remote, "its results are read by the client"
         third = asyncio.ensure_future(episodes.open(0, "c", {}, wait_s=9))
         await asyncio.sleep(0)
         other = await episodes.open(1, "c", {}, wait_s=1)  # passes the one that waits

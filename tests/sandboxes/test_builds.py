@@ -10,12 +10,12 @@ import signal
 import subprocess
 import sys
 import tarfile
-import textwrap
 import time
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
-from task_folders import write_folders
+from task_folders import folder_with_dockerfile
 
 from agentgym import SandboxSpec, SandboxUnavailable
 from agentgym.errors import SandboxError, TaskError
@@ -26,7 +26,6 @@ from agentgym.sandboxes.code.terminal import build, built_image
 from agentgym.sandboxes.code.terminal.base_images import base_images
 from agentgym.sandboxes.code.terminal.build import build_image
 from agentgym.sandboxes.code.terminal.disk import disk_of_build, memory_mib
-from agentgym.sandboxes.code.terminal.folder import TerminalFolder
 
 PROGRAMS = (
     "sh bash cat chmod chown cp env find head ln ls mkdir mv printf readlink rm sed sleep stat test touch true yes"
@@ -56,18 +55,7 @@ def backend():
 @pytest.fixture
 def folder_of(cache, tmp_path):
     """Returns a function: the task folder of a Dockerfile and the files beside it."""
-
-    def write(dockerfile: str, files: dict[str, bytes] | None = None, *, settings: str = "") -> TerminalFolder:
-        folder = write_folders(tmp_path, "greeting") / "greeting"
-        shutil.rmtree(folder / "environment")
-        for name, data in {"Dockerfile": textwrap.dedent(dockerfile).encode(), **(files or {})}.items():
-            (folder / "environment" / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / "environment" / name).write_bytes(data)
-        if settings:
-            (folder / "task.toml").write_text(settings)
-        return TerminalFolder.read(folder)
-
-    return write
+    return partial(folder_with_dockerfile, tmp_path)
 
 
 async def built(backend, folder):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sys
 import tarfile
 from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from task_folders import write_folders
+from task_folders import folder_with_dockerfile, write_folders
 
 import agentgym
 from agentgym import Call, SandboxUnavailable, load
@@ -72,15 +71,8 @@ def folder_of(base, tmp_path):
     """Returns a function: the task folder of a Dockerfile and the files beside it."""
 
     def write(steps: str, files: dict[str, bytes] | None = None, *, settings: str = "") -> TerminalFolder:
-        folder = write_folders(tmp_path, "greeting") / "greeting"
-        shutil.rmtree(folder / "environment")
-        text = steps if steps.startswith("FROM") else f"FROM {base}\n{steps}\n"
-        for name, data in {"Dockerfile": text.encode(), **(files or {})}.items():
-            (folder / "environment" / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / "environment" / name).write_bytes(data)
-        if settings:
-            (folder / "task.toml").write_text(settings)
-        return TerminalFolder.read(folder)
+        dockerfile = steps if steps.startswith("FROM") else f"FROM {base}\n{steps}\n"
+        return folder_with_dockerfile(tmp_path, dockerfile, files, settings=settings)
 
     return write
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from task_folders import write_folders
@@ -43,9 +44,10 @@ def tasks(tmp_path_factory):
         yield {task.id: task for task in task_set["held_out"]}
 
 
-async def handed_in(task: Task, *commands: str) -> str:
+async def handed_in(task: Task, *commands: str, remote: bool = False) -> str:
     """What an agent hands in that runs these commands."""
     environment = agentgym.make(task.environment)
+    environment.is_remote = remote
     try:
         await environment.reset(task.public(), seed=0)
         for command in commands:
@@ -238,7 +240,12 @@ async def test_the_entrypoint_of_the_image_runs_beside_the_shell_and_the_tests(w
     assert await earned(task) == (0, 0)
     assert await earned(task, "mkdir -p /app && touch /app/done; rm /entry.sh") == (0, 0), "without its service"
     forging = ENTRY.replace("echo beat > /srv/beat", "echo 1 > /logs/verifier/reward.txt; touch /app/done /srv/beat")
-    assert await earned(task, f"mkdir -p /app; printf '%s' '{forging}' > /entry.sh") == (0, 1)
+    forge, solve = f"mkdir -p /app; printf '%s' '{forging}' > /entry.sh", "mkdir -p /app && touch /app/done"
+    assert await earned(task, forge) == (0, 1)
+    (Path(task.parameters["folder"]) / "solution/solve.sh").unlink()
+    [unsolved] = load("importers", "harbor")(task.parameters["folder"])["held_out"]
+    assert await earned(unsolved, forge) == (0, 0), "nothing shows that it is forged, but it does not count"
+    assert await earned(unsolved, f"echo '# as it was' >> /entry.sh; {solve}") == (1, 0)
 
 
 async def test_a_compose_file_replaces_the_entrypoint(with_service):
@@ -311,12 +318,18 @@ async def test_many_and_large_files_are_handed_in_beside_the_text(tasks, monkeyp
         await load_reward("terminal_verifier").score(tasks["greeting"], text)
 
 
+async def test_what_is_handed_in_on_another_machine_travels_in_the_text(tasks):
+    text = await handed_in(tasks["greeting"], "head -c 400000 /dev/urandom > /opt/large", remote=True)
+    assert b"opt/large" in read_submission(text).entries
+    assert not (cache_folder() / "submissions" / json.loads(text)["sha256"]).exists()
+
+
 def test_a_reason_of_many_folders_is_said_once(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
     for name in ("a", "b", "c"):
         folder = write_folders(tmp_path / "in" / name, "greeting") / "greeting"
         (folder / "environment/Dockerfile").write_text("FROM acme:1\n")
-    with pytest.raises(TaskError, match="a/greeting and 2 others: ") as raised:
+    with pytest.raises(TaskError, match="a/greeting, b/greeting, c/greeting: ") as raised:
         load("importers", "harbor")(tmp_path / "in")
     assert str(raised.value).count("acme:1' is not in the cache") == 1
 

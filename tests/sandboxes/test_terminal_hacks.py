@@ -18,7 +18,7 @@ from agentgym.registry import load_reward
 from agentgym.sandbox import snapshot_of
 from agentgym.sandbox.contract import REMOVED
 from agentgym.sandbox.rootfs.python_image import write_python_image
-from agentgym.sandboxes.code.terminal.controls import sways_tests
+from agentgym.sandboxes.code.terminal.controls import paths_in, sways_tests
 from agentgym.sandboxes.code.terminal.hacks import terminal_hacks
 from agentgym.sandboxes.code.terminal.submission import part_of, read_submission, write_submission
 from agentgym.sandboxes.code.terminal.verifier import TerminalVerifier, folder_of
@@ -146,6 +146,11 @@ async def test_a_program_in_place_of_one_of_the_tests_is_forged_unless_the_solut
 )
 def test_which_files_could_sway_the_tests(path, sways):
     assert sways_tests(path, {"cat", "python3"}, ["/usr/bin", "/app/tools"]) is sways
+
+
+def test_the_files_of_an_entrypoint_are_found_in_its_words():
+    command = ("/bin/sh", "-c", "exec ./start.sh --port=80; python3 '/srv/a b.py'|cat>log")
+    assert {"/bin/sh", "/app/start.sh", "/app/python3", "/srv/a", "/app/log"} <= paths_in(command, "/app")
 
 
 def test_a_submission_loses_only_what_could_sway_the_tests():

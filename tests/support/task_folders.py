@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
+from collections.abc import Mapping
 from pathlib import Path
+
+from agentgym.sandboxes.code.terminal.folder import TerminalFolder
 
 FOLDERS = {
     "counted/environment/Dockerfile": """\
@@ -161,3 +166,17 @@ def write_folders(target: Path, *names: str) -> Path:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             (target / name).write_text(text)
     return target
+
+
+def folder_with_dockerfile(
+    target: Path, dockerfile: str, files: Mapping[str, bytes] | None = None, *, settings: str = ""
+) -> TerminalFolder:
+    """Write the folder `greeting` with another Dockerfile, files beside it, and perhaps another task.toml."""
+    folder = write_folders(target, "greeting") / "greeting"
+    shutil.rmtree(folder / "environment")
+    for name, data in {"Dockerfile": textwrap.dedent(dockerfile).encode(), **(files or {})}.items():
+        (folder / "environment" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "environment" / name).write_bytes(data)
+    if settings:
+        (folder / "task.toml").write_text(settings)
+    return TerminalFolder.read(folder)

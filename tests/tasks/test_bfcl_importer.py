@@ -102,7 +102,7 @@ async def play(tasks, player):
 
 
 async def test_a_folder_is_read_played_and_judged_and_what_is_not_read_is_named(write):
-    with pytest.warns(LeftOutWarning, match=r"1 left out: the category 'BFCL_v4_multi_turn_base'"):
+    with pytest.warns(LeftOutWarning, match=r"BFCL_v4_multi_turn_base.json: the category 'BFCL_v4_multi_turn_base'"):
         task_set = load("importers", "bfcl")(folder_of_all(write))
     tasks = task_set["held_out"]
     assert [task.id for task in tasks] == [
@@ -184,7 +184,7 @@ BROKEN = {
         [{"f": {}}],
         "uses the types ..set",
     ),
-    "another set": ([{"id": "7", "question": "x"}], None, "no item can be imported"),
+    "another set": ([{"id": "7", "question": "x"}], None, "none of 1 items can be imported"),
     "no id": ([{"question": "x"}], None, "none of the fields id"),
 }
 

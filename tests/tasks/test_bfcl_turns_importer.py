@@ -171,7 +171,7 @@ def test_a_folder_without_the_files_is_refused(write, tmp_path):
     ("call", "reason"), [("draw_number()", "needs a package"), ("add_ticket(title=7)", "arguments of other types")]
 )
 def test_what_cannot_be_played_is_left_out(write, call, reason):
-    with pytest.raises(TaskError, match=f"no item can be imported: .*{reason}"):
+    with pytest.raises(TaskError, match=f"none of 1 items can be imported: .*{reason}"):
         load("importers", "bfcl-turns")(write(calls=[[call], [], []]))
 
 

@@ -75,7 +75,7 @@ def test_a_repair_shows_the_bug_and_not_the_solution(tmp_path):
         ("gsm8k", {"question": "a", "answer": "18"}, "the field answer has no text after '####"),
         ("gsm8k", "", "contains no items"),
         ("maths", {"answer": "4"}, "item 0: none of the fields problem, question holds text"),
-        ("maths", {"problem": "1 + 1?"}, "no problem that can be used.*without an answer"),
+        ("maths", {"problem": "1 + 1?"}, "none of 1 items can be imported: .*it has no answer"),
     ],
 )
 def test_a_file_that_is_none_is_refused_with_the_place(tmp_path, kind, item, reason):
@@ -92,7 +92,7 @@ async def test_files_of_mathematics_are_read_in_the_forms_in_which_they_are_publ
         {"question": "Two answers?", "final_answer": ["1", "2"]},
         {"question": "Which?", "options": ["A) 1", "B) 2"], "answer": "A"},
     ]
-    with pytest.warns(UserWarning, match="left out: 1 with choices, 1 with several answers"):
+    with pytest.warns(UserWarning, match="2 of 6 items are left out: .*it has several answers; .*it has choices"):
         tasks = list(read(tmp_path, "maths", *rows)["held_out"])
     assert [task.tags for task in tasks] == [("Algebra", "Level 5"), (), (), ("Algebra",)]
     assert not any(task.public().truth for task in tasks)

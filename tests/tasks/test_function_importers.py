@@ -132,9 +132,9 @@ def test_a_row_that_cannot_be_turned_into_calls_is_left_out_with_the_reason(
 ):
     rows = HUMANEVALX if importer == "humanevalx" else MULTIPLE
     row, good = rows[language] | change, rows["java"]
-    with pytest.raises(TaskError, match=f"no row can be imported. item 0.*{reason}"):
+    with pytest.raises(TaskError, match=f"none of 1 items can be imported: item 0.*{reason}"):
         imported(tmp_path, importer, row)
-    with pytest.warns(UserWarning, match=f"1 of 2 rows were left out. item 0.*{reason}"):
+    with pytest.warns(UserWarning, match=f"1 of 2 items are left out: item 0.*{reason}"):
         assert len(imported(tmp_path, importer, row, good)["held_out"]) == 1
 
 

@@ -54,7 +54,7 @@ def test_bad_input_is_named(published, tmp_path):
     with pytest.raises(TaskError, match="is not a new folder"):
         importer(published)
     (published / "metadata.jsonl").write_text(json.dumps(ROWS[2]))
-    with pytest.raises(TaskError, match=r"none of 1 questions can be imported. 1: its answer is not published"):
+    with pytest.raises(TaskError, match=r"none of 1 items can be imported: c: its answer is not published"):
         importer(published, folders=tmp_path / "folders")
 
 

@@ -195,7 +195,7 @@ def test_a_task_that_no_tool_serves_or_that_another_split_has_is_left_out(clone)
     unknown = TASKS.replace('name="lend"', 'name="steal"').replace("want b1", "want b3")
     folder = clone("library/tasks_train.py", unknown)
     with pytest.warns(
-        LeftOutWarning, match="4 left out: .*the same task is also in held_out.*the tool 'steal', which does not exist"
+        LeftOutWarning, match="4 of .*the same task is also in held_out.*the tool 'steal', which does not exist"
     ):
         task_set = load("importers", "tau-bench")(folder)
     assert [len(task_set[split]) for split in ("train", "validation", "held_out")] == [0, 0, 2]

@@ -80,7 +80,7 @@ def test_games_that_are_left_out_are_named(game, tmp_path):
     with pytest.raises(TaskError, match="is no game"):
         importer(tmp_path)
     shutil.copy(game, tmp_path / "a.z8")
-    with pytest.raises(TaskError, match=r"1: the .json file with its walkthrough is not beside it"):
+    with pytest.raises(TaskError, match=r"a.z8: the .json file with its walkthrough is not beside it"):
         importer(tmp_path)
     (tmp_path / "a.json").write_text(json.dumps({"metadata": {"walkthrough": ["look"]}}))
     (tmp_path / "b.ulx").touch()

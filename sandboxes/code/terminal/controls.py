@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import posixpath
 import random
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
 
 from .build_context import Files
@@ -33,6 +35,12 @@ def sways_tests(path: str, programs: Collection[str], folders: Collection[str]) 
         return True
     in_front = file.parent.name in PROGRAM_FOLDERS or f"/{file.parent}" in folders
     return in_front and file.name in programs
+
+
+def paths_in(command: Sequence[str], workdir: str) -> set[str]:
+    """Return the absolute paths that a command may name, also in the text of a shell's command."""
+    words = (word for part in command for word in re.split(r"[\s;&|<>()'\"]+", part) if word)
+    return {posixpath.normpath(posixpath.join(workdir, word)) for word in words}
 
 
 def is_pytest(path: str) -> bool:

@@ -39,7 +39,7 @@ from .folder import DISK_MIB, MEMORY_MIB, TaskStep, TerminalFolder
 from .hacks import terminal_hacks
 from .judging import Submission, rewards_of
 from .sandbox import INODES, PROCESSES, checked_builder, folder_of, open_task, playing
-from .submission import MAX_INLINE, write_submission
+from .submission import MAX_INLINE, MAX_TRAVELLING, write_submission
 from .task_network import TaskNetwork, checked_network, network_of_agent
 
 COMMAND_S, BUILD_S = 600.0, 3_600.0
@@ -102,13 +102,14 @@ class CodeTerminal(Environment):
         self._spent_s += result.duration_s
         return self._observed.add(transcript(result, limit, max_chars=8_000))
 
-    @tool(final=True, max_output_chars=MAX_INLINE + 10_000, parallel=False, timeout_s=120)
+    @tool(final=True, max_output_chars=MAX_TRAVELLING + 10_000, parallel=False, timeout_s=120)
     async def done(self) -> str:
         """Say that everything is as it shall be."""
         if self.ended:
             raise ToolError("The task has ended.")
         snapshot, is_last = await self._shell.snapshot(), self._step is self._folder.steps[-1]
-        text = await asyncio.to_thread(write_submission, snapshot, _is_handed_in, MAX_INLINE if is_last else 0)
+        max_inline = MAX_TRAVELLING if self.is_remote else MAX_INLINE
+        text = await asyncio.to_thread(write_submission, snapshot, _is_handed_in, max_inline if is_last else 0)
         if is_last:
             return HANDED_IN + text
         if not await self._earns_next_step(text):

@@ -1,8 +1,9 @@
 """What an agent hands in of a terminal task: its changes to the image, as the archive of a snapshot.
 
-A small archive stands in the text itself, a larger one in <cache>/submissions/ under its hash, where the verifier on
-this machine finds it. Beyond MAX_KEPT the least recently used are removed, but none of the last hour: no agent can
-remove what another has just handed in.
+A small archive stands in the text itself, and so does a larger one of an environment on another machine than the
+verifier's. Other archives, and those of all steps but the last, are in <cache>/submissions/ under their hash. Beyond
+MAX_KEPT the least recently used are removed, but none of the last hour: no agent can remove what another has just
+handed in.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from pathlib import Path
 from agentgym import JudgeError
 from agentgym.sandbox import Snapshot, archive_of, cache_folder, snapshot_of
 
-MAX_INLINE = 300_000
-"""How many characters of an archive stand in the text."""
+MAX_INLINE, MAX_TRAVELLING = 300_000, 2**26
+"""How many characters of an archive stand in the text: usually, and if it is read on another machine."""
 MAX_KEPT = 8 * 2**30
 KEPT_S = 3_600.0
 

@@ -15,7 +15,7 @@ from agentgym.reward import SUCCESS, Components
 from agentgym.sandbox import Backend
 
 from .build_context import Files
-from .controls import always_passing, is_pytest, sways_tests, with_failing
+from .controls import always_passing, is_pytest, paths_in, sways_tests, with_failing
 from .environment import CodeTerminal, submissions_in
 from .judging import Keep, Submission, reward_in, rewards_of
 from .sandbox import folder_of, open_task, playing
@@ -41,6 +41,8 @@ class TerminalVerifier(Reward):
     - Files of the agent could stand in for the programs that test, or be loaded by them (PATH, sitecustomize.py,
       .pth, conftest.py, ld.so.preload), or be the image's entrypoint, which runs beside the tests. So the tests are
       run again without such files. The reward must stay, if it stays for the folder's solution.
+
+    A step with neither a solution nor tests of pytest has no such control. Its reward is that without such files.
 
     Args:
         backend: makes the sandboxes, but of tasks that Docker builds; a name or a Backend.
@@ -95,6 +97,8 @@ class TerminalVerifier(Reward):
         reward = await self._reward(task, index, submission)
         if reward > 0 and await self._is_forged(task, index, submission, reward):
             return {SUCCESS: 0.0, "forged": 1.0}
+        if reward > 0 and not _is_solved(task, index) and not any(map(is_pytest, folder_of(task).steps[index].tests)):
+            reward = await self._unswayed(task, index, submission, reward)
         return {SUCCESS: reward, "forged": 0.0}
 
     async def feedback(self, episode: Trajectory) -> str:
@@ -133,28 +137,34 @@ class TerminalVerifier(Reward):
 
     async def _is_swayed(self, task: Task, index: int, submission: Submission, reward: float) -> bool:
         """Return whether the reward falls without the files that could sway the tests, and the solution's does not."""
-        if not submission.text or not _is_solved(task, index):
-            return False
-        backend = playing(shared_backend(self.backend), task)
-        entrypoint = (await open_task(backend, task, folder_of(task))).entrypoint
-        programs_of = partial(self._programs, task, index)
-        path, *programs = (await self._once("programs", task, index, programs_of)).splitlines()
-        names, folders = frozenset(programs), path.split(":")
-
-        def keep(path: str, kind: str) -> bool:
-            return kind == "d" or not (sways_tests(path, names, folders) or f"/{path}" in entrypoint)
 
         async def solution_stays() -> bool:
             solution = await self._solution(task, index)
             if solution is None:
                 return False
-            if not await solution.loses(keep):
-                return True
-            return await self._reward(task, index, solution, keep=keep) >= await self._reward(task, index, solution)
+            earned = await self._reward(task, index, solution)
+            return await self._unswayed(task, index, solution, earned) >= earned
 
-        if not await submission.loses(keep) or await self._reward(task, index, submission, keep=keep) >= reward:
+        if not _is_solved(task, index) or await self._unswayed(task, index, submission, reward) >= reward:
             return False
         return await self._once("stays", task, index, solution_stays)
+
+    async def _unswayed(self, task: Task, index: int, submission: Submission, reward: float) -> float:
+        """Return the reward without the files that could sway the tests, at most `reward`, that with them."""
+        if not submission.text:
+            return reward
+        image = await open_task(playing(shared_backend(self.backend), task), task, folder_of(task))
+        started = paths_in(image.entrypoint, image.workdir)
+        programs_of = partial(self._programs, task, index)
+        path, *programs = (await self._once("programs", task, index, programs_of)).splitlines()
+        names, folders = frozenset(programs), path.split(":")
+
+        def keep(path: str, kind: str) -> bool:
+            return kind == "d" or not (sways_tests(path, names, folders) or f"/{path}" in started)
+
+        if not await submission.loses(keep):
+            return reward
+        return min(reward, await self._reward(task, index, submission, keep=keep))
 
     async def _ignores_failures(self, task: Task, index: int, submission: Submission, reward: float) -> bool:
         """Return whether the reward stays although a test fails, and would have fallen for another submission: for the
