@@ -6,9 +6,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from math import ceil
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
+
+from .plain_data import PlainData
 
 MAX_AT_ONCE = 64
 """Maximum units of an item that one call gathers or makes."""
@@ -19,11 +21,7 @@ Action = tuple[str, str, int]
 """A tool, the item or site that it is called with, and the number; 1 if the tool takes no number."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Item(_Part):
+class Item(PlainData):
     """How an item is obtained.
 
     `by`: "gather", at a site that has it; "craft" or "smelt", from `parts`, which are used up, with `makes` units as
@@ -42,23 +40,11 @@ class Item(_Part):
         return (*self.parts, *([] if self.needs is None else [self.needs]))
 
 
-class TechTree(_Part):
+class TechTree(PlainData):
     """`sites`: the items to gather at each. `items`: how to obtain each. Parts are never tools too."""
 
     sites: dict[Name, tuple[Name, ...]] = Field(min_length=1, max_length=12)
     items: dict[Name, Item] = Field(min_length=1, max_length=100)
-
-    @classmethod
-    def read(cls, data: Any) -> TechTree:
-        """Read a tree. Raises: ValueError with one line that names the wrong part."""
-        try:
-            return cls.model_validate(data)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            if first["type"] == "value_error":
-                raise ValueError(str(first["ctx"]["error"])) from None
-            where = ".".join(map(str, first["loc"]))
-            raise ValueError(f"{where}: {first['msg']}, found {first['input']!r:.80}") from None
 
     @model_validator(mode="after")
     def _can_be_played(self) -> TechTree:

@@ -7,9 +7,11 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
+
+from .plain_data import PlainData
 
 YOU, NOWHERE = "you", "nowhere"
 BUILT_IN = ("look", "inventory", "go", "take", "examine")
@@ -21,11 +23,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z' -]{0,79}$")]
 Text = Annotated[str, Field(max_length=500)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Condition(_Part):
+class Condition(PlainData):
     """A condition that must hold or, with `yes` false, must not hold.
 
     `kind`: `at`, the player is in the room `name`; `have`, the player carries the thing `name`; `here`, the thing is
@@ -37,7 +35,7 @@ class Condition(_Part):
     yes: bool = True
 
 
-class Effect(_Part):
+class Effect(PlainData):
     """A change that a command makes.
 
     `kind`: `take`, the player then carries the thing `name`; `appear`, it is in the player's room; `remove`, it is
@@ -48,7 +46,7 @@ class Effect(_Part):
     name: Name
 
 
-class Exit(_Part):
+class Exit(PlainData):
     """A way to another room, open while its conditions hold; otherwise the game prints `otherwise`."""
 
     to: Name
@@ -56,14 +54,14 @@ class Exit(_Part):
     otherwise: Text = "You cannot go there."
 
 
-class Room(_Part):
+class Room(PlainData):
     """A room: its description, and its exits by direction."""
 
     text: Text = ""
     exits: dict[Name, Exit] = Field({}, max_length=8)
 
 
-class Thing(_Part):
+class Thing(PlainData):
     """A thing: its first place (a room, `you` or `nowhere`), its description, and whether it can be carried."""
 
     at: Name
@@ -71,7 +69,7 @@ class Thing(_Part):
     portable: bool = True
 
 
-class FictionRule(_Part):
+class FictionRule(PlainData):
     """A command that the game defines: if `needs` hold, it has `effects` and prints `text`, else `otherwise`."""
 
     command: Name
@@ -89,7 +87,7 @@ class FictionState(NamedTuple):
     flags: frozenset[str] = frozenset()
 
 
-class Game(_Part):
+class Game(PlainData):
     """A whole game. Every name in it must be one of its rooms or things; the flags are those that effects set.
 
     Commands: look, inventory, go DIRECTION, take THING, examine THING, and those of `rules`. Things cannot be dropped,
@@ -101,18 +99,6 @@ class Game(_Part):
     things: dict[Name, Thing] = Field({}, max_length=40)
     rules: tuple[FictionRule, ...] = Field((), max_length=60)
     goal: tuple[Condition, ...] = Field(min_length=1, max_length=8)
-
-    @classmethod
-    def read(cls, data: Any) -> Game:
-        """Read a game. Raises: ValueError with one line that names the wrong part."""
-        try:
-            return cls.model_validate(data)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            if first["type"] == "value_error":
-                raise ValueError(str(first["ctx"]["error"])) from None
-            where = ".".join(map(str, first["loc"]))
-            raise ValueError(f"{where}: {first['msg']}, found {first['input']!r:.80}") from None
 
     @model_validator(mode="after")
     def _knows_its_names(self) -> Game:
