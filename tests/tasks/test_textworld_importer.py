@@ -35,17 +35,15 @@ async def test_the_walkthrough_wins_and_another_command_does_not(game):
         assert trajectory.success == success
 
 
-@pytest.mark.parametrize("command", ["save", "look. SAVE", "script", "oops transcripts", "restore"])
-async def test_no_command_writes_or_reads_files_of_the_host(game, command, tmp_path, monkeypatch):
+async def test_a_saved_game_is_restored_and_no_file_of_the_host_is_written(game, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     [task] = load("importers", "textworld")(game)["held_out"]
     before = {path.name for path in Path(game).parent.iterdir()}
     environment = make(task.environment)
     await environment.reset(task, seed=0)
-    result = await environment.call(Call("act", {"command": command}))
+    for command in ("save", "look", "restore", "script"):
+        assert (await environment.call(Call("act", {"command": command}))).ok
     await environment.close()
-    assert not result.ok
-    assert "switched off" in result.content
     assert {path.name for path in Path(game).parent.iterdir()} == before
     assert not list(tmp_path.iterdir())
 
