@@ -160,6 +160,12 @@ def with_call_ids(renderer: Renderer, message: Message, earlier: Sequence[Messag
     return with_ids
 
 
+def check_prefix(prefix_ids: Sequence[int]) -> None:
+    """Raise PolicyError for an empty prefix, which cannot be scored: nothing predicts the very first token."""
+    if not prefix_ids:
+        raise PolicyError("prefix_ids is empty: nothing predicts the very first token. Give at least one.")
+
+
 class Policy:
     """Base of every policy. Override `generate`; thousands of calls may be in flight at once.
 

@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from transformers.cache_utils import Cache, DynamicCache
 
-from agentgym.errors import PolicyError
 from agentgym.policy.contract import FinishReason, Sampling
 from agentgym.policy.key_values import (
     Block,
@@ -33,7 +32,7 @@ from agentgym.policy.key_values import (
 )
 from agentgym.policy.logit_hooks.contract import note_mask
 from agentgym.policy.prefill import columns_in_parts, part_tokens, rows_in_parts
-from agentgym.policy.sampling import draw, restrict, uniforms
+from agentgym.policy.sampling import check_finite, draw, restrict, uniforms
 from agentgym.policy.stopping import stopped_between_layers
 from agentgym.policy.swap_lock import SwapLock
 from agentgym.trajectory import TokenMask
@@ -341,11 +340,7 @@ class _Batch:
 
     def _record(self, row: DecodeRequest, token: int, logprob: float, version: int) -> bool:
         """Append a token to a row. Returns: whether the row continues."""
-        if not np.isfinite(logprob):
-            raise PolicyError(
-                "The model gave NaN or infinite logits: either its weights diverged, or its dtype overflows. Try "
-                "dtype = 'float32', or an earlier checkpoint."
-            )
+        check_finite(logprob)
         if row.recorded:
             row.append(row.recorded[len(row.tokens)], logprob, version)
             return len(row.tokens) < len(row.recorded)

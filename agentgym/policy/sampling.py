@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from agentgym.errors import PolicyError
 from agentgym.policy.contract import Sampling
 
 BLOCK = 128
@@ -18,6 +19,15 @@ _BELOW_ONE = 1 - 2.0**-52
 def uniforms(sampling: Sampling, count: int) -> NDArray[np.float64]:
     """Return [count] numbers in [0, 1), one per token, that depend only on the request's seed."""
     return np.random.Generator(np.random.Philox(sampling.seed)).random(count)
+
+
+def check_finite(logprob: float) -> None:
+    """Raise PolicyError for a log-probability that is NaN or infinite."""
+    if not np.isfinite(logprob):
+        raise PolicyError(
+            "The model gave NaN or infinite logits: either its weights diverged, or its dtype overflows. Try "
+            "dtype = 'float32', or an earlier checkpoint."
+        )
 
 
 def draw(

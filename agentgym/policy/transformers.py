@@ -15,7 +15,7 @@ from typing_extensions import override
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.policy.adapters import has_adapter
 from agentgym.policy.batching import Batcher, JobStream, StreamBatcher
-from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.policy.contract import Policy, Reply, Request, check_prefix
 from agentgym.policy.decoding import Decoder, DecodeRequest, RowSource, fits
 from agentgym.policy.key_values import KVPrefix
 from agentgym.policy.logit_hooks import HookMaker
@@ -199,11 +199,7 @@ class TransformersPolicy(Policy):
         return await self._read_pair(prefix_ids, continuation_ids, top)
 
     async def _read_pair(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
-        if not prefix_ids:
-            raise PolicyError(
-                "prefix_ids is empty, but scoring needs at least one token of prefix: nothing predicts the very "
-                "first token."
-            )
+        check_prefix(prefix_ids)
         if not continuation_ids:
             return []
         self._room(len(prefix_ids) + len(continuation_ids) - 1)

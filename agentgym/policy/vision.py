@@ -16,11 +16,11 @@ from typing_extensions import override
 from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, images_of
 from agentgym.policy.adapters import own_model
-from agentgym.policy.contract import Policy, Reply, Request, Sampling
+from agentgym.policy.contract import Policy, Reply, Request, Sampling, check_prefix
 from agentgym.policy.decoding import DecodeRequest, RowSource
 from agentgym.policy.image_tokens import ImageTokens
 from agentgym.policy.rendering import TemplateRenderer
-from agentgym.policy.sampling import draw, uniforms
+from agentgym.policy.sampling import check_finite, draw, uniforms
 from agentgym.policy.stopping import stopped_between_layers
 from agentgym.policy.transformers import TransformersPolicy, evaluating
 from agentgym.text import counted
@@ -98,11 +98,7 @@ class VisionPolicy(TransformersPolicy):
         self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], images: Sequence[ImagePart] = ()
     ) -> list[float]:
         """Return the natural-log probability of each continuation token after a prefix with these images."""
-        if not prefix_ids:
-            raise PolicyError(
-                "prefix_ids is empty, but scoring needs at least one token of prefix: nothing predicts the very "
-                "first token."
-            )
+        check_prefix(prefix_ids)
         if not continuation_ids:
             return []
         self._check(prefix_ids, images)
@@ -204,11 +200,7 @@ class _Chooser(LogitsProcessor):
         if not self.running[index]:
             return self._pad
         row = self.rows[index]
-        if not np.isfinite(logprob):
-            raise PolicyError(
-                "The model gave NaN or infinite logits: either its weights diverged, or its dtype overflows. Try "
-                "dtype = 'float32', or an earlier checkpoint."
-            )
+        check_finite(logprob)
         row.tokens.append(token)
         row.logprobs.append(logprob)
         if token in self._ends or (row.ended is not None and row.ended(row.tokens)):

@@ -16,7 +16,7 @@ from typing_extensions import override
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import images_of
 from agentgym.policy.checkpoint import load_tokenizer
-from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.policy.contract import Policy, Reply, Request, check_prefix
 from agentgym.policy.formats.choice import call_format_for
 from agentgym.policy.http import DEFAULT_RETRY_POLICY, JsonEndpoint, RetryPolicy
 from agentgym.policy.logit_hooks import HermesMasks, HookMaker, LogitHook
@@ -188,11 +188,7 @@ class VllmPolicy(Policy):
         self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int
     ) -> list[dict[int, float]]:
         """Return log-probabilities at each continuation token: of that token and of the `top` likeliest ones."""
-        if not prefix_ids:
-            raise PolicyError(
-                "prefix_ids is empty, but scoring needs at least one token of prefix: nothing predicts the very "
-                "first token."
-            )
+        check_prefix(prefix_ids)
         if not continuation_ids:
             return []
         ids = [*prefix_ids, *continuation_ids]
