@@ -17,6 +17,7 @@ from agentgym import Split, Task, TaskError, TaskSet, load
 
 from .items import LeftOut, read_rows, report_left_out, text_of
 from .swebench import COMPILED_MIB, ENVIRONMENT, submit_gold
+from .swebench_patches import patch_of
 
 NAME = "code/bigcodebench-v1"
 SOLUTION, TESTS = "solution.py", "test_solution.py"
@@ -89,13 +90,13 @@ def _task(
         id=name,
         environment=ENVIRONMENT,
         prompt=f"Complete the function `{function}` in {SOLUTION}, as its docstring says.\n\n{prompt}",
-        parameters={"files": FILES, "patch": _new_file(SOLUTION, before), **parameters},
+        parameters={"files": FILES, "patch": patch_of(SOLUTION, None, before), **parameters},
         truth={
             "fail_to_pass": _test_ids(source),
             "pass_to_pass": [],
             "tests": [TESTS],
-            "test_patch": _new_file(TESTS, source),
-            "gold": _replaced(prompt, body),
+            "test_patch": patch_of(TESTS, None, source),
+            "gold": patch_of(SOLUTION, before, after),
         },
         split=split,
         tags=("bigcodebench",),
@@ -127,15 +128,3 @@ def _test_ids(source: str) -> Sequence[str]:
     if not ids:
         raise LeftOut("it has no unit tests")
     return list(ids)
-
-
-def _new_file(name: str, text: str) -> str:
-    lines = text.splitlines()
-    return f"--- /dev/null\n+++ b/{name}\n@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{line}\n" for line in lines)
-
-
-def _replaced(prompt: str, body: str) -> str:
-    """Return the patch that writes the function's body in place of UNWRITTEN."""
-    at, lines = len(prompt.splitlines()) + 1, body.strip("\n").splitlines()
-    header = f"--- a/{SOLUTION}\n+++ b/{SOLUTION}\n@@ -{at} +{at},{len(lines)} @@\n"
-    return f"{header}-{UNWRITTEN}" + "".join(f"+{line}\n" for line in lines)

@@ -1,10 +1,21 @@
-"""Finds the files that a unified diff touches, and reverses it."""
+"""Writes and reverses unified diffs, and finds the files that they touch."""
 
 from __future__ import annotations
 
 import re
+from difflib import unified_diff
+from io import StringIO
 
 HUNK = re.compile(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
+
+
+def patch_of(path: str, before: str | None, after: str | None) -> str:
+    """Return the unified diff of a file's texts, of which None means that the file does not exist."""
+    names = ["/dev/null" if before is None else f"a/{path}", "/dev/null" if after is None else f"b/{path}"]
+    old, new = (list(StringIO(text or "", newline="\n")) for text in (before, after))
+    mode = "new file mode 100644\n" if before is None else "deleted file mode 100644\n" if after is None else ""
+    lines = [f"diff --git a/{path} b/{path}\n{mode}", *unified_diff(old, new, names[0], names[1])]
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
 def files_in(patch: str) -> list[str]:

@@ -5,6 +5,7 @@
 | SWE-bench, SWE-Gym, SWE-rebench | `base_commit`, `test_patch` | fix, hidden tests, `version` or `install_config` |
 | SWE-smith | no `test_patch`, `repo` like `swesmith/owner__name.commit` | a patch that makes the bug, visible tests |
 | Multi-SWE-bench | `org`, `base` and `fix_patch` | fix, hidden tests, outcomes by test |
+| R2E-Gym | `parsed_commit_content` | files before and after the fix, hidden tests, what they print before and after |
 """
 
 from __future__ import annotations
@@ -17,8 +18,13 @@ from typing import Any
 
 from agentgym import TaskError
 
-from .swebench_patches import reversed_patch
+from .swebench_patches import patch_of, reversed_patch
 
+R2E_TESTS = "r2e_tests"
+"""The folder of R2E-Gym's hidden tests in the repository."""
+R2E_RESULT = re.compile(rf"^(\w+)\s+({R2E_TESTS}/\S+::\S+)", re.M)
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+TEST_FILE = re.compile(r"(?:^|/)(?:tests?/|test_[^/]*$|conftest\.py$|[^/]*_test\.py$)")
 SMITH = re.compile(r"(?:swesmith/)?([\w.-]+?)__([\w.-]+)\.([0-9a-f]{7,40})")
 
 
@@ -59,6 +65,8 @@ def instance_of(row: Mapping[str, Any], where: str) -> Instance:
     """Read a row. Raises: TaskError, beginning with `where`, naming the field and its fault."""
     if "fix_patch" in row and isinstance(row.get("base"), Mapping):
         return _multi_swe(row, where)
+    if "parsed_commit_content" in row:
+        return _r2e(row, where)
     if not row.get("test_patch") and (match := SMITH.match(str(row.get("repo", "")))):
         return _smith(row, match, where)
     texts = ("instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch")
@@ -121,11 +129,45 @@ def _multi_swe(row: Mapping[str, Any], where: str) -> Instance:
     )
 
 
+def _r2e(row: Mapping[str, Any], where: str) -> Instance:
+    """Return an instance of R2E-Gym. Which tests the fix repairs is in what they printed before and after it."""
+    repo, commit, issue = (_text(row, key, where) for key in ("repo_name", "commit_hash", "problem_statement"))
+    try:
+        changes, runs = (json.loads(row[key]) for key in ("parsed_commit_content", "execution_result_content"))
+        tests = dict(zip(runs["test_file_names"], runs["test_file_codes"], strict=True))
+        fix = ""
+        for file in changes["file_diffs"]:
+            path, kind = file["header"]["file"]["path"], file["header"].get("misc_line") or ""
+            before = None if kind.startswith("new file") else file["old_file_content"]
+            after = None if kind.startswith("deleted file") else file["new_file_content"]
+            fix += "" if TEST_FILE.search(path) or before == after else patch_of(path, before, after)
+        old, new = (_passed(runs[f"{when}_commit_res_stdout"]) for when in ("old", "new"))
+        base = changes["old_commit_hash"]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise TaskError(f"{where}: this is not a row of R2E-Gym: {error!r:.200}.") from error
+    return Instance(
+        f"{repo}-{commit}",
+        repo,
+        base,
+        issue.replace("[ISSUE]", "").replace("[/ISSUE]", "").strip(),
+        fix,
+        "".join(patch_of(f"{R2E_TESTS}/{name}", None, code) for name, code in tests.items()),
+        failing=tuple(name for name in new if name not in old),
+        passing=tuple(name for name in new if name in old),
+    )
+
+
+def _passed(output: str) -> list[str]:
+    """Return the ids of the tests that pytest's summary calls passed, up to their first blank."""
+    return [name for status, name in R2E_RESULT.findall(COLOUR.sub("", output)) if status == "PASSED"]
+
+
 def _text(row: Mapping[str, Any], key: str, where: str) -> str:
     value = row.get(key)
     if not isinstance(value, str):
         raise TaskError(
-            f"{where}: the field {key!r} is not text. Give a row of SWE-bench, SWE-Gym, SWE-smith or Multi-SWE-bench."
+            f"{where}: the field {key!r} is not text. Give a row of SWE-bench, SWE-Gym, SWE-smith, R2E-Gym or "
+            "Multi-SWE-bench."
         )
     return value
 

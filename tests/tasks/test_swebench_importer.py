@@ -73,6 +73,56 @@ async def test_the_gold_patch_solves_an_instance_and_nothing_does_not(instance):
 
 
 @pytest.mark.needs_namespaces
+async def test_a_row_of_r2e_gym_is_played_with_the_tests_that_its_outputs_name(instance):
+    """The columns and the outputs are those of the published rows; `test_2` fails before and after."""
+    base = json.loads(instance.read_text())["base_commit"]
+    files = {"shape.py": (BUG, FIXED, None), "test_shape.py": (TEST, NEW, None), "docs/a.md": ("", "# A", "new file")}
+    line = "{} r2e_tests/test_1.py::{}"
+    before = [
+        line.format("\x1b[32mPASSED\x1b[0m", "test_square"),
+        line.format("FAILED", "test_more[3 by 2] - assert 5"),
+    ]
+    after = [line.format("PASSED", name) for name in ("test_square", "test_more[3 by 2]")]
+    row = {
+        "repo_name": "shape",
+        "commit_hash": "f" * 40,
+        "problem_statement": "[ISSUE]\narea(3, 2) is 5.\n[/ISSUE]",
+        "parsed_commit_content": json.dumps(
+            {
+                "old_commit_hash": base,
+                "file_diffs": [
+                    {
+                        "header": {"file": {"path": path}, "misc_line": kind},
+                        "old_file_content": old,
+                        "new_file_content": new,
+                    }
+                    for path, (old, new, kind) in files.items()
+                ],
+            }
+        ),
+        "execution_result_content": json.dumps(
+            {
+                "test_file_names": ["__init__.py", "test_1.py"],
+                "test_file_codes": ["", NEW],
+                "old_commit_res_stdout": "\n".join([*before, line.format("FAILED", "test_2")]),
+                "new_commit_res_stdout": "\n".join([*after, line.format("FAILED", "test_2")]),
+            }
+        ),
+    }
+    instance.write_text(json.dumps(row))
+    (instance.parent / "mirrors/acme__shape").rename(instance.parent / "mirrors/shape")
+    [task] = load_swebench(instance, mirrors=instance.parent / "mirrors")["held_out"]
+    assert task.prompt == "area(3, 2) is 5."
+    assert task.truth["fail_to_pass"] == ["r2e_tests/test_1.py::test_more[3"]
+    for calls, success in (([Call("patch", {"diff": task.truth["gold"]})], 1), ([], 0)):
+        script = [Message("assistant", "", (call,)) for call in [*calls, Call("submit")]]
+        [episode] = await EpisodeManager(ScriptedPolicy(script)).collect([task])
+        assert episode.outcome["success"] == success, episode.error
+    with pytest.raises(TaskError, match="not a row of R2E-Gym: KeyError"):
+        instance_of(row | {"execution_result_content": "{}"}, "here")
+
+
+@pytest.mark.needs_namespaces
 async def test_the_agent_sees_neither_the_fix_nor_its_tests(instance):
     [task] = load_swebench(instance, mirrors=instance.parent / "mirrors")["held_out"]
     script = [
