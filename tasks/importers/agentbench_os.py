@@ -98,8 +98,8 @@ def load_agentbench_os(
                 continue
             parts = _folder(problem, where, top / "scripts" / (group or file.stem))
             written |= {f"{name}/{part}": text for part, text in parts.items()}
-    report_left_out(path, reasons, len({name.partition("/")[0] for name in written}))
     write_folders(folders, written)
+    report_left_out(path, reasons, len({name.partition("/")[0] for name in written}))
     return load_harbor(folders, split=split, image=image)
 
 

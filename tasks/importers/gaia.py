@@ -106,8 +106,8 @@ def load_gaia(
             files |= {f"{name}/{part}": content for part, content in _folder(row, where, top.parent, packages).items()}
         except LeftOut as error:
             reasons[name] = str(error)
-    report_left_out(path, reasons, len({name.partition("/")[0] for name in files}))
     write_folders(folders, files)
+    report_left_out(path, reasons, len({name.partition("/")[0] for name in files}))
     return load_harbor(folders, split=split, image=image)
 
 

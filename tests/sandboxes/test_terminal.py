@@ -201,7 +201,7 @@ async def test_a_folder_that_was_changed_since_it_was_imported_is_not_played(tas
 
 ENTRY = '#!/bin/sh\n(while sleep 0.1; do echo beat > /srv/beat; done) &\nexec "$@"\n'
 ALIVE = """#!/bin/sh
-rm -f /srv/beat; sleep 0.5
+rm -f /srv/beat; for i in {1..20}; do [ -s /srv/beat ] || sleep 0.1; done
 if [ -f /srv/beat ] && [ -f /app/done ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
 """
 
@@ -232,7 +232,8 @@ async def test_the_entrypoint_of_the_image_runs_beside_the_shell_and_the_tests(w
     try:
         await environment.reset(task.public(), seed=0)
         for _ in range(2):  # also after a command has ended
-            result = await environment.call(Call("bash", {"command": "rm -f /srv/beat; sleep 0.5; cat /srv/beat; pwd"}))
+            command = "rm -f /srv/beat; until [ -s /srv/beat ]; do sleep 0.1; done; cat /srv/beat; pwd"
+            result = await environment.call(Call("bash", {"command": command}))
             assert result.content == "beat\n/srv"
     finally:
         await environment.close()
