@@ -163,7 +163,7 @@ def with_call_ids(renderer: Renderer, message: Message, earlier: Sequence[Messag
 def check_prefix(prefix_ids: Sequence[int]) -> None:
     """Raise PolicyError for an empty prefix, which cannot be scored: nothing predicts the very first token."""
     if not prefix_ids:
-        raise PolicyError("prefix_ids is empty: nothing predicts the very first token. Give at least one.")
+        raise PolicyError("prefix_ids is empty: give at least one token, because nothing predicts the very first one.")
 
 
 class Policy:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import textworld
-
 
 class Unplayable(ValueError):
     """The file is not a game that textworld can play."""
@@ -14,11 +12,11 @@ class Unplayable(ValueError):
     for_agent = True
 
 
-class Game:
+class TextworldGame:
     """A game in play."""
 
     def __init__(self, path: str) -> None:
-        self._path, self._played = path, 0
+        self._path, self._count = path, 0
         self._game: Any = None
         self._state: Any = None
 
@@ -29,9 +27,9 @@ class Game:
         """
         if self._game is None:
             self._start()
-        for command in commands[self._played :]:
+        for command in commands[self._count :]:
             self._state, _, _ = self._game.step(command)
-        self._played = len(commands)
+        self._count = len(commands)
         state = self._state
         return {
             "text": state.feedback,
@@ -42,6 +40,8 @@ class Game:
         }
 
     def _start(self) -> None:
+        import textworld
+
         infos = textworld.EnvInfos(won=True, lost=True, score=True, max_score=True, facts=True)
         try:
             with warnings.catch_warnings():

@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 
 class PlainData(BaseModel):
+    """A part of a game. It has no other fields than those declared, and cannot be changed."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod

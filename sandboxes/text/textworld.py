@@ -95,7 +95,7 @@ class Textworld(TextEnvironment):
         sandbox = await self.default_sandbox(empty=True)
         for suffix, data in files.items():
             await sandbox.write(FILE + suffix, data)
-        self._game, self.state = GUEST.object(sandbox, "Game", FILE + path.suffix), {}
+        self._game, self.state = GUEST.object(sandbox, "TextworldGame", FILE + path.suffix), {}
         try:
             await self._play([])
         except ToolError as error:
