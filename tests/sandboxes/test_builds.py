@@ -20,12 +20,13 @@ from task_folders import folder_with_dockerfile
 from agentgym import SandboxSpec, SandboxUnavailable
 from agentgym.errors import SandboxError, TaskError
 from agentgym.sandbox import NamespacesBackend
-from agentgym.sandbox.rootfs import INDEX_FOLDER
+from agentgym.sandbox.rootfs import INDEX_FOLDER, InstalledProgram
 from agentgym.sandbox.rootfs.python_image import write_python_image
 from agentgym.sandboxes.code.terminal import build, built_image
-from agentgym.sandboxes.code.terminal.base_images import base_images
+from agentgym.sandboxes.code.terminal.base_images import BaseImage, base_images
 from agentgym.sandboxes.code.terminal.build import build_image
 from agentgym.sandboxes.code.terminal.disk import disk_of_build, memory_mib
+from agentgym.sandboxes.code.terminal.uv import uv_image
 
 PROGRAMS = (
     "sh bash cat chmod chown cp env find head ln ls mkdir mv printf readlink rm sed sleep stat test touch true yes"
@@ -56,6 +57,26 @@ def backend():
 def folder_of(cache, tmp_path):
     """Returns a function: the task folder of a Dockerfile and the files beside it."""
     return partial(folder_with_dockerfile, tmp_path)
+
+
+async def test_the_image_of_uv_is_uv_of_pypi(cache, backend, folder_of, tmp_path):
+    copy = "COPY --from=ghcr.io/astral-sh/uv:0.8.15 /uv /uvx /bin/\n"
+    folder = folder_of(f"FROM base\n{copy}RUN uv > /said\n")
+    assert [image.used for image in base_images(folder.dockerfile)] == ["base", "pypi:uv@0.8.15"]
+    (tmp_path / "program/bin").mkdir(parents=True)
+    for name in ("uv", "uvx"):
+        (tmp_path / "program/bin" / name).write_text(f"#!/bin/sh\necho {name}\n")
+        (tmp_path / "program/bin" / name).chmod(0o755)
+    program = InstalledProgram("pypi:uv@0.8.15", "sha256:0123", tmp_path / "program", ("uv", "uvx"))
+    path = uv_image(program)
+    assert uv_image(program) == path
+    images = {"base": BaseImage("base", "base"), "ghcr.io/astral-sh/uv:0.8.15": BaseImage("uv", path.name)}
+    image = await build_image(backend, folder, images)
+    sandbox = await backend.create(SandboxSpec(image=image.digest, writable_root=True))
+    try:
+        assert await sandbox.read("/said") == b"uv\n"
+    finally:
+        await sandbox.close()
 
 
 async def built(backend, folder):

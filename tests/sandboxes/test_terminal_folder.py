@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from task_folders import write_folders
 
 from agentgym.errors import TaskError
+from agentgym.sandboxes.code.terminal import folder as folder_module
 from agentgym.sandboxes.code.terminal.build_context import copied_files
 from agentgym.sandboxes.code.terminal.build_steps import Copy, ImageConfig
 from agentgym.sandboxes.code.terminal.compose_file import read_compose
@@ -127,6 +128,18 @@ def test_settings_that_are_missing_leave_the_defaults(tmp_path):
 )
 def test_a_task_may_take_the_network_from_the_agent(text, has_network):
     assert read_config(text)["has_network"] is has_network
+
+
+def test_the_files_of_all_steps_together_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(folder_module, "MAX_STEPS_BYTES", 1_000)
+    folder = write_folders(tmp_path, "greeting") / "greeting"
+    names = [str(number) for number in range(20)]
+    (folder / "task.toml").write_text("".join(f"[[steps]]\nname = '{name}'\n" for name in names))
+    for name in names:
+        (folder / "steps" / name).mkdir(parents=True)
+        (folder / "steps" / name / "instruction.md").write_text("Go on.")
+    with pytest.raises(TaskError, match="the files of its steps have more than 1000 bytes"):
+        TerminalFolder.read(folder)
 
 
 WRONG = {

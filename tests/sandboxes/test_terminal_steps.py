@@ -93,7 +93,10 @@ EARNED = {
 }
 
 
-@pytest.mark.parametrize("name", EARNED)
+VARIANTS = ("the first alone", "a first that is wrong", "nothing that is handed in", "a first that is handed in again")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.thorough] * (n in VARIANTS)) for n in EARNED])
 async def test_the_steps_that_are_reached_are_paid(task, name):
     earned, *messages = EARNED[name]
     trajectory = await play(task, *messages)

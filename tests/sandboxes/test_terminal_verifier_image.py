@@ -100,8 +100,18 @@ EARNED = {
 }
 
 
+VARIANTS = (
+    "nothing",
+    "a pipe that is left out",
+    "a relative link to it",
+    "a link within the artifact",
+    "the reward",
+    "a program that stays behind",
+)
+
+
 @pytest.mark.needs_namespaces
-@pytest.mark.parametrize("name", EARNED)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.thorough] * (n in VARIANTS)) for n in EARNED])
 async def test_what_the_artifacts_hold_is_paid(task, name):
     reward, command = EARNED[name]
     assert await earned(task, command) == (reward, 0)

@@ -10,6 +10,8 @@ from agentgym import SandboxUnavailable, TaskError
 from agentgym.sandbox import cache_folder, rootfs
 
 from .dockerfile import Dockerfile
+from .uv import PROGRAM as UV
+from .uv import uv_image, uv_in_image
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -32,8 +34,8 @@ class BaseImage:
 def base_images(dockerfile: Dockerfile, chosen: str = "", builder: str = "agentgym") -> list[BaseImage]:
     """Return the images that the stages are built on or copy files from.
 
-    An image of the right name comes first, then a stand-in, then for python:3.12 the image that `agentgym sandbox image
-    3.12` makes.
+    An image of the right name comes first, then uv of PyPI for that of its publisher, then a stand-in, then for
+    python:3.12 the image that `agentgym sandbox image 3.12` makes.
 
     Args:
         chosen: an image for all of them, as the user names it; empty to find each by its name.
@@ -48,7 +50,9 @@ def base_images(dockerfile: Dockerfile, chosen: str = "", builder: str = "agentg
         if chosen:
             raise TaskError(f"Docker builds on what its daemon has: `docker tag {chosen} NAME`, without --option image")
         return [BaseImage(name, name) for name in dict.fromkeys(names) if name != "scratch"]
-    return [BaseImage(name, _chosen(chosen)) if chosen else _find(name) for name in dict.fromkeys(names)]
+    if not chosen:
+        return [_find(name) for name in dict.fromkeys(names)]
+    return [BaseImage(name, uv_in_image(name) or _chosen(chosen)) for name in dict.fromkeys(names)]
 
 
 def images_from(rows: object) -> dict[str, BaseImage]:
@@ -61,7 +65,11 @@ def images_from(rows: object) -> dict[str, BaseImage]:
 
 def unpacked_base(image: BaseImage) -> rootfs.RootFilesystem:
     """Return the unpacked image. Raises: SandboxUnavailable if it has left the cache, is invalid, or has no room."""
-    name = str(rootfs.make_python_image(HERE)) if image.used == rootfs.HOST_IMAGE else image.used
+    name = image.used
+    if name.startswith(UV):
+        name = str(uv_image(rootfs.install_program(name)))
+    elif name == rootfs.HOST_IMAGE:
+        name = str(rootfs.make_python_image(HERE))
     return rootfs.prepare_rootfs(name, as_root=True)
 
 
@@ -83,6 +91,8 @@ def _find(name: str) -> BaseImage:
     own = [name, name.replace(":", "-").replace("/", "-"), name.rpartition("/")[2].replace(":", "-")]
     if match := next((likely for likely in own if likely in names), None):
         return BaseImage(name, match)
+    if uv := uv_in_image(name):
+        return BaseImage(name, uv)
     stand_in = rootfs.stand_in_for(name)
     if stand_in is not None and stand_in.name in names:
         return BaseImage(name, stand_in.name, stand_in=True)

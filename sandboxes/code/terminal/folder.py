@@ -26,6 +26,7 @@ from .dockerfile import Dockerfile, parse_dockerfile
 from .harbor_config import number_of, read_config
 
 MEMORY_MIB, DISK_MIB = 2048, 2048
+MAX_STEPS_BYTES = 2**28
 HARBOR, TERMINAL_BENCH, COMPOSE = "task.toml", "task.yaml", "docker-compose.yaml"
 
 
@@ -123,31 +124,45 @@ class TerminalFolder(SandboxSetup):
 
 def _harbor(folder: Path) -> TerminalFolder:
     config = read_config(_text(folder, HARBOR))
-    context = _read(folder, "environment")
-    steps = tuple(_step(folder, step, context, config["image"]) for step in config.pop("steps"))
-    return _checked(folder, context=context, steps=steps, **config)
+    context, tests, solution = (_read(folder, name) for name in ("environment", "tests", "solution"))
+    common = TaskStep(instruction="", tests=_regular(tests), solution=_regular(solution))
+    steps: list[TaskStep] = []
+    size = 0
+    for settings in config.pop("steps"):
+        steps.append(step := _step(folder, settings, common, context, config["image"]))
+        parts = (step.tests, step.solution, step.files, {} if step.verifier is None else step.verifier.context)
+        size += sum(len(data) for files in parts for data, _ in files.values())
+        if size > MAX_STEPS_BYTES:
+            raise TaskError(f"the files of its steps have more than {MAX_STEPS_BYTES} bytes")
+    return _checked(folder, context=context, steps=tuple(steps), **config)
 
 
-def _step(folder: Path, settings: dict[str, Any], context: Files, image: str) -> TaskStep:
-    """Read a step. The tests beside task.toml are those of every step, beside its own.
+def _step(folder: Path, settings: dict[str, Any], common: TaskStep, context: Files, image: str) -> TaskStep:
+    """Read a step.
 
-    Args: `context`, `image`: what the agent's image is made of.
+    Args:
+        common: the tests of every step, beside its own, and the solution of a step without one.
+        context, image: what the agent's image is made of.
     """
     top = f"steps/{settings['name']}/" if settings["name"] else ""
     verifier, brings_tests = settings.pop("verifier", None), False
     if verifier is not None:
         images = dict(zip((f"{top}tests", "tests"), verifier.pop("images"), strict=True))
-        for part, own in images.items():
+        for part, named in images.items():
             files = _read(folder, part)
-            if own or "Dockerfile" in files or COMPOSE in files:
-                context, image, brings_tests = {} if own else files, own, True
+            if named or "Dockerfile" in files or COMPOSE in files:
+                context, image, brings_tests = {} if named else files, named, True
                 break
         verifier = _setup(f"{folder.name}: verifier", context, **{**verifier, "image": image})
+
+    def own(name: str) -> Files:
+        return _regular(_read(folder, top + name)) if top else {}
+
     return TaskStep(
         instruction=_text(folder, f"{top}instruction.md").strip(),
-        tests={**_regular(_read(folder, "tests")), **_regular(_read(folder, f"{top}tests"))},
-        solution=_regular(_read(folder, f"{top}solution")) or _regular(_read(folder, "solution")),
-        files=_regular(_read(folder, f"{top}workdir")) if top else {},
+        tests={**common.tests, **own("tests")},
+        solution=own("solution") or common.solution,
+        files=own("workdir"),
         verifier=verifier,
         brings_tests=brings_tests,
         **settings,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shutil
+import tempfile
+from pathlib import Path
 
 from agentgym import SandboxUnavailable
-from agentgym.sandbox import rootfs
+from agentgym.sandbox import cache_folder, rootfs
 
 PROGRAM = "pypi:uv"
 SITE = "astral.sh"
+IMAGE = re.compile(r"ghcr\.io/astral-sh/uv:(latest|\d[\d.]*)(?:@\S+)?")
 INSTALLER = re.compile(
     r"(?:curl|wget)\b[^|&;\n]*\bastral\.sh/uv/(?:[\d.]+/)?install\.sh[^|&;\n]*\|\s*"
     r"(?:env\s+)?(?P<variables>(?:\w+=\S+\s+)*)(?:ba|da)?sh\b(?:\s+-[^|&;\n]*)?"
@@ -31,6 +36,28 @@ for word do
 done
 exec {program} "$@"
 """
+
+
+def uv_in_image(name: str) -> str:
+    """Return the program that is all there is in an image of uv's publisher; empty for another image."""
+    match = IMAGE.fullmatch(name)
+    return "" if match is None else PROGRAM if match[1] == "latest" else f"{PROGRAM}@{match[1]}"
+
+
+def uv_image(uv: rootfs.InstalledProgram) -> Path:
+    """Return the path of an image with uv's programs alone, at its root."""
+    folder = cache_folder() / "images" / f"uv-{uv.digest.rpartition(':')[2][:16]}"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
+        for command in uv.commands:
+            shutil.copy2(uv.folder / "bin" / command, draft)
+        (draft / "usr").mkdir()  # without which it would not count as a root file system
+        draft.chmod(0o755)
+        with contextlib.suppress(OSError):  # another process was faster
+            draft.rename(folder)
+        shutil.rmtree(draft, ignore_errors=True)
+    return folder
 
 
 def find_uv() -> rootfs.InstalledProgram:
