@@ -8,10 +8,13 @@ import resource
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sandbox_scripts import until
 from specs import SMALL
 
+from agentgym.sandbox.namespaces.backend import NamespacesBackend
 from agentgym.sandbox.pool.admission import FairQueue
 from agentgym.sandbox.pool.headroom import Headroom, measure_headroom
+from agentgym.sandbox.pool.pool import Pool
 from agentgym.sandbox.pool.stats import WaitTimes
 from agentgym.sandbox.pool.warm_set import WarmSet
 
@@ -127,3 +130,25 @@ def test_wait_times_are_percentiles_of_the_last_thousand():
     for number in range(5000):
         waits.add(float(number))
     assert waits.percentiles() == (4500.0, 4950.0, 4990.0)
+
+
+@pytest.mark.needs_namespaces
+async def test_a_sandbox_taken_just_after_its_creation_is_replaced():
+    """The restock after a request may come before the end of the task that has added a new sandbox."""
+    pool = Pool(NamespacesBackend())
+    try:
+        await pool.warm(SMALL, 2)
+        [warm_set] = pool._warm_sets.values()
+        add_warm = pool._add_warm
+
+        async def restocking_at_once(*arguments):
+            await add_warm(*arguments)
+            pool._restock(warm_set)
+
+        pool._add_warm = restocking_at_once
+        await pool._end(warm_set.take())
+        pool._restock(warm_set)  # fills one slot in the background
+        await pool._end(warm_set.take())
+        await until(lambda: pool.stats().ready == 2, "two ready sandboxes")
+    finally:
+        await pool.close()

@@ -112,7 +112,7 @@ class Pool:
         with self._lock:
             warm_set = self._warm_set_of(spec, snapshot)
             warm_set.requested_at, warm_set.target = time.monotonic(), max(warm_set.target, count)
-            missing = count - len(warm_set.ready) - warm_set.pending
+            missing = count - len(warm_set.ready) - len(warm_set.pending)
         failures = await asyncio.gather(
             *(self._add_warm(warm_set, None) for _ in range(missing)), return_exceptions=True
         )
@@ -226,11 +226,11 @@ class Pool:
             if warm_set.paused_until > time.monotonic() or self._warm_sets.get(warm_set.key) is not warm_set:
                 return
             usable = sum(warm_set.usable(slot) for slot in warm_set.ready)
-            for _ in range(warm_set.target - usable - warm_set.pending):
+            for _ in range(warm_set.target - usable - len(warm_set.pending)):
                 slot = self._admission.try_enter(warm_set.cost_mib)
                 if slot is None:
                     break
-                warm_set.pending += 1
+                warm_set.pending.add(slot)
                 self._in_background(
                     self._restock_one(warm_set, slot), None, partial(self._restock_done, warm_set, slot)
                 )
@@ -253,6 +253,7 @@ class Pool:
         with self._lock:
             if still_wanted := self._warm_sets.get(warm_set.key) is warm_set:
                 warm_set.ready.append(slot)
+                warm_set.pending.discard(slot)  # now, because a caller may take it before this task has ended
                 self._admission.pump()  # a waiting caller may need the room at once
         if not still_wanted:
             await self._end(slot)
@@ -260,7 +261,7 @@ class Pool:
     def _restock_done(self, warm_set: WarmSet, slot: Slot) -> None:
         """Record that the task filling a slot has ended; release the slot if the task was cancelled before it began."""
         with self._lock:
-            warm_set.pending -= 1
+            warm_set.pending.discard(slot)
             if slot.sandbox is None:
                 self._admission.release(slot)
 

@@ -22,7 +22,7 @@ class WarmSet:
     """Ready sandboxes of one spec, with the files of one snapshot or none.
 
     `target`: how many should be ready. It starts at 0, so that a single use creates none in advance. Each later request
-    that finds none raises the target to 1, 2, 4, ... up to the pool's `ready`.
+    that finds none raises the target to 1, 2, 4, ... up to the pool's `ready`. `pending`: slots that are being filled.
     """
 
     key: Hashable
@@ -31,7 +31,7 @@ class WarmSet:
     cost_mib: float = field(init=False)
     ready: deque[Slot] = field(default_factory=deque)
     target: int = 0
-    pending: int = 0
+    pending: set[Slot] = field(default_factory=set)
     requests: int = 0
     requested_at: float = 0.0
     peaks_mib: deque[float] = field(default_factory=lambda: deque(maxlen=64))
