@@ -22,6 +22,7 @@ from agentgym.sandbox.rootfs.python_image import write_python_image
 from agentgym.sandboxes.code.terminal.bounded_build import BUILD_LABEL
 from agentgym.sandboxes.code.terminal.daemon_build import build_by_daemon, with_indexes
 from agentgym.sandboxes.code.terminal.dockerfile import parse_dockerfile
+from agentgym.sandboxes.code.terminal.environment import submissions_in
 from agentgym.sandboxes.code.terminal.folder import TerminalFolder
 
 PROGRAMS = "sh bash cat chmod find head id ln ls mkdir printf readlink rm sed sleep stat test touch true yes"
@@ -242,6 +243,37 @@ async def earned(task, *commands: str) -> tuple[float, float]:
 )
 async def test_an_episode_in_containers_earns_what_it_earns_in_sandboxes(tasks, name, commands, expected):
     assert await earned(tasks[name], *commands) == expected
+
+
+@pytest.mark.thorough
+async def test_steps_and_tests_with_an_image_of_their_own_are_played_in_containers(base, tmp_path):
+    folder = write_folders(tmp_path, "greeting") / "greeting"
+    (folder / "environment/Dockerfile").write_text(f"FROM {base}\nWORKDIR /app\n")
+    (folder / "task.toml").write_text(
+        "artifacts = ['out']\n[verifier.environment]\n[[steps]]\nname = 'a'\nmin_reward = 1\n[[steps]]\nname = 'b'\n"
+    )
+    for name in ("a", "b"):
+        step = folder / "steps" / name
+        (step / "tests").mkdir(parents=True)
+        (step / "instruction.md").write_text(f"Write {name} to out/{name}.")
+        (step / "tests/Dockerfile").write_text(f"FROM {base}\nCOPY test.sh /tests/\n")
+        (step / "tests/test.sh").write_text(
+            f'[ "$(cat /app/out/{name})" = {name} ] && [ ! -e /app/other ] && echo 1 > /logs/verifier/reward.txt\n'
+        )
+    [task] = load("importers", "harbor")(folder, build="docker")["held_out"]
+    environment = agentgym.make(task.environment)
+    results = []
+    try:
+        await environment.reset(task.public(), seed=0)
+        for name in ("a", "b"):
+            await environment.call(Call("bash", {"command": f"mkdir -p out; echo {name} > out/{name}; touch other"}))
+            results.append(await environment.call(Call("done", {})))
+    finally:
+        await environment.close()
+    assert "Write b to out/b." in results[0].content
+    verifier = load_reward("terminal_verifier")
+    for index, submission in enumerate(submissions_in(results)[0]):
+        assert (await verifier.score(task, submission, index))["success"] == 1
 
 
 async def test_who_builds_plays(tasks):
