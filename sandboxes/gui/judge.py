@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import JudgeError, Result, Reward, Trajectory
+from agentgym import JudgeError, Result, ResultStatus, Reward, Trajectory
 from agentgym.reward import SUCCESS, Components, comparison, read_submission
 
 MAX_END_CHARS = 4_000_000
@@ -75,7 +75,8 @@ def same_value(first: Any, second: Any) -> bool:
 
 
 def _parse_end_state(result: Result) -> Mapping[str, Any] | None:
-    if not result.ok or not isinstance(result.content, str) or not result.content.startswith(TASK_OVER):
+    own = result.status is ResultStatus.OK  # not what an agent's program answers in a tool's name
+    if not own or not isinstance(result.content, str) or not result.content.startswith(TASK_OVER):
         return None
     text = result.content[len(TASK_OVER) :]
     return read_submission(lambda: _end_state(json.loads(text)))

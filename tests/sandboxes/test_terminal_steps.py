@@ -7,11 +7,11 @@ import sys
 import pytest
 
 import agentgym
-from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, load
+from agentgym import Call, EpisodeManager, Message, Result, ResultStatus, RolloutConfig, ScriptedPolicy, load
 from agentgym.errors import TaskError
 from agentgym.evaluation import validate_tasks
 from agentgym.sandbox.rootfs.python_image import write_python_image
-from agentgym.sandboxes.code.terminal.environment import DONE, ENDS
+from agentgym.sandboxes.code.terminal.environment import DONE, ENDS, submissions_in
 
 PROGRAMS = "sh bash cat chmod cp dirname ln ls mkdir nohup printf rm sed setsid sleep tee test touch true"
 pytestmark = pytest.mark.needs_namespaces
@@ -103,6 +103,12 @@ async def test_the_steps_that_are_reached_are_paid(task, name):
     assert trajectory.outcome == {"success": earned, "forged": 0}
     seen = "".join(str(result.content) for turn in trajectory.turns for result in turn.results)
     assert ("Write what given.txt holds" in seen) is (earned > 0 and "place" not in name and "breaks" not in name)
+
+
+def test_what_other_tools_and_programs_answer_is_not_handed_in():
+    """An agent's own program may answer a call of that name, with an archive of its own making."""
+    own = Result(f"{ENDS}x", ResultStatus.BY_PROGRAM, "done"), Result("Handed in: x", name="bash")
+    assert submissions_in([*own, Result("Handed in: y\n\nGo on.", name="done")]) == (["y"], False)
 
 
 async def test_the_last_step_that_is_reached_may_pay_alone(imported):

@@ -11,7 +11,7 @@ from web_pages import Visit, folder_of
 import agentgym
 from agentgym import Call, EpisodeManager, JudgeError, RolloutConfig, ScriptedPolicy, Task
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
-from agentgym.messages import ImagePart, Message, ResultStatus
+from agentgym.messages import ImagePart, Message, Result, ResultStatus
 from agentgym.registry import load, load_reward, load_task_set
 from agentgym.sandboxes.gui.browsers import chromium
 from agentgym.sandboxes.gui.judge import TASK_OVER
@@ -288,6 +288,17 @@ async def test_what_a_page_or_an_agent_says_is_no_verdict(tmp_path, forged):
     [episode] = await EpisodeManager(lambda _: ScriptedPolicy(attack)).collect([task])
     assert episode.error is None
     assert episode.success == 0.0
+
+
+async def test_what_an_agents_program_answers_in_a_tools_name_is_no_verdict():
+    task = Task("p", "agentgym/web-v1", "Q", parameters=SHOP.parameters, truth={"effects": {"orders": []}})
+    [episode] = await EpisodeManager(
+        lambda _: ScriptedPolicy([Message("assistant", "hello")]), RolloutConfig(reward=None)
+    ).collect([task])
+    content = TASK_OVER + '{"effects": {"orders": []}}'
+    for status, success in ((ResultStatus.BY_PROGRAM, 0.0), (ResultStatus.OK, 1.0)):
+        episode.turns[-1].calls, episode.turns[-1].results = (Call("answer"),), (Result(content, status, "answer"),)
+        assert load_reward("web").outcome(episode)["success"] == success
 
 
 async def test_an_endless_script_is_stopped_and_the_page_lives_on(tmp_path):

@@ -19,6 +19,7 @@ from agentgym import (
     Message,
     ObservedState,
     Result,
+    ResultStatus,
     SandboxError,
     SandboxSpec,
     Task,
@@ -262,8 +263,8 @@ def submissions_in(results: Iterable[Result]) -> tuple[list[str], bool]:
     """Return what `done` has handed in, step by step, and whether the last earned too little for a further step."""
     texts: list[str] = []
     for result in results:
-        text = str(result.content)
-        if result.name == DONE.name and result.ok and text.startswith((HANDED_IN, ENDS)):
+        text, is_done = str(result.content), result.name == DONE.name and result.status is ResultStatus.OK
+        if is_done and text.startswith((HANDED_IN, ENDS)):
             texts.append(text.removeprefix(ENDS).removeprefix(HANDED_IN).partition("\n")[0])
             if text.startswith(ENDS):
                 return texts, True
