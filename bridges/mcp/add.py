@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentgym.cli import out, run
+from agentgym.text import counted
 
 if TYPE_CHECKING:
     from .environment import McpEnvironment
@@ -62,7 +63,7 @@ def add(
     _write(file, name, entry)
     address = f"{SCHEME}{name}" if file == Path(DEFAULT_FILE) else f"{SCHEME}{file}#{name}"
     out().print(
-        f"{address} has {len(tools)} tools: {', '.join(tools)}\n"
+        f"{address} has {counted(len(tools), 'tool')}: {', '.join(tools)}\n"
         f"Play it: agentgym play {address} --prompt 'What the agent is to do.'",
         markup=False,
         soft_wrap=True,
