@@ -9,6 +9,8 @@ from agentgym import Call, Message, ResultStatus, Trajectory
 
 __all__ = ["ConversationEntry", "conversation"]
 
+MAX_SHOWN = 20_000
+
 
 @dataclass(frozen=True, slots=True)
 class ConversationEntry:
@@ -43,3 +45,8 @@ def conversation(trajectory: Trajectory) -> Iterator[ConversationEntry]:
             for reply in turn.replies:
                 answered = [name for name, call in zip(ids, turn.calls, strict=True) if call.id == reply.call_id]
                 yield ConversationEntry(reply, turn.index, call_id=next(iter(answered), None), row=number)
+
+
+def shortened(text: str) -> str:
+    """Return a text as a tracker shows it to people: the beginning of a long one, such as a submitted archive."""
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}\n[{len(text) - MAX_SHOWN} more characters]"

@@ -16,7 +16,7 @@ from typing import Any
 from agentgym import Trajectory, Turn
 from agentgym.tools import replace_lone_surrogates
 
-from .conversation import conversation
+from .conversation import conversation, shortened
 
 __all__ = ["OpenTelemetry"]
 
@@ -79,7 +79,7 @@ class OpenTelemetry:
         ]
         for turn in episode.turns:
             at = self._log_turn(root, turn, messages, at)
-            messages = [{"role": read.role, "content": read.written} for read in turn.observation()]
+            messages = [{"role": read.role, "content": shortened(read.written)} for read in turn.observation()]
         root.end(end)
 
     def _log_turn(self, root: Any, turn: Turn, read: Sequence[Mapping[str, Any]], at: int) -> int:
@@ -101,7 +101,7 @@ class OpenTelemetry:
                 "gen_ai.operation.name": "execute_tool",
                 "gen_ai.tool.name": call.name,
                 "gen_ai.tool.call.arguments": json.dumps(call.arguments, ensure_ascii=False),
-                "gen_ai.tool.call.result": result.message().text,
+                "gen_ai.tool.call.result": shortened(result.message().text),
             }
             error = None if result.ok else result.status.value
             self._span(f"execute_tool {call.name}", root, ended, attributes, error).end(ended + _ns(result.duration_s))

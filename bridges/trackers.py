@@ -14,6 +14,7 @@ from uuid import uuid4
 from agentgym import Trajectory
 from agentgym.tools import replace_lone_surrogates
 
+from .conversation import shortened
 from .parquet import row_of_episode
 
 PROJECT = "agentgym"
@@ -157,8 +158,10 @@ def _rows(step: int, episodes: Sequence[Trajectory]) -> list[dict[str, Any]]:
 
 
 def _readable(episode: Trajectory) -> dict[str, Any]:
-    row: dict[str, Any] = replace_lone_surrogates(row_of_episode(episode))
-    return row
+    row: dict[str, Any] = row_of_episode(episode)
+    messages = [message | {"content": shortened(message["content"])} for message in row["messages"]]
+    readable: dict[str, Any] = replace_lone_surrogates(row | {"messages": messages})
+    return readable
 
 
 def _text(message: Mapping[str, Any]) -> str:

@@ -232,7 +232,7 @@ async def test_the_entrypoint_of_the_image_runs_beside_the_shell_and_the_tests(w
     try:
         await environment.reset(task.public(), seed=0)
         for _ in range(2):  # also after a command has ended
-            command = "rm -f /srv/beat; until [ -s /srv/beat ]; do sleep 0.1; done; cat /srv/beat; pwd"
+            command = "rm -f /srv/beat; for i in {1..99}; do [ -s /srv/beat ] || sleep 0.1; done; cat /srv/beat; pwd"
             result = await environment.call(Call("bash", {"command": command}))
             assert result.content == "beat\n/srv"
     finally:

@@ -12,8 +12,8 @@ from threading import Thread
 
 import pytest
 
-from agentgym import registry
-from agentgym.bridges.trackers import _same_id
+from agentgym import Call, Message, Result, Task, Trajectory, Turn, registry
+from agentgym.bridges.trackers import _rows, _same_id
 from agentgym.errors import RecipeError
 from agentgym.storage.run_folder import RunFolder, StageFolder
 from agentgym.storage.trackers import check_trackers, tracked
@@ -149,6 +149,13 @@ def test_rows_arrive_and_a_resumed_run_goes_on(name, tmp_path):
     if name == "mlflow":  # which knows how a run ended, and takes a parameter once
         run(FAIL)
         assert json.loads(run(read).splitlines()[-1])[1:] == ["2", "FAILED"]
+
+
+def test_a_long_result_is_not_sent_whole():
+    last = Turn(0, Message("assistant", ""), (Call("done"),), [Result("Handed in: " + "x" * 10**6, final=True)])
+    [row] = _rows(1, [Trajectory("train-000000/t1#0", Task("t1", "e", "What?"), turns=[last])])
+    assert len(row["conversation"]) < 21_000
+    assert row["conversation"].endswith("x\n[980011 more characters]")
 
 
 def test_spans_go_to_the_collector_that_the_environment_names(tmp_path):
