@@ -147,6 +147,14 @@ async def test_a_setup_that_fails_before_the_agent_is_the_folders_fault(imported
         await environment.close()
 
 
+async def test_steps_are_not_played_for_a_judge_on_another_machine(task):
+    environment = agentgym.make(task.environment)
+    environment.is_remote = True
+    with pytest.raises(TaskError, match=r"growing has several steps, .* Play it where it is judged"):
+        await environment.reset(task.public(), seed=0)
+    await environment.close()
+
+
 def test_reward_hacks_try_every_step_and_the_last_one_after_an_honest_start(task):
     environment = load("environments", task.environment)
     solution, hacks = environment.solution_of(task), environment.reward_hacks(task)

@@ -83,6 +83,11 @@ class CodeTerminal(Environment):
 
         Raises: TaskError for a folder that cannot be read or built, or has changed since it was imported.
         """
+        if self.is_remote and len(folder_of(task).steps) > 1:
+            raise TaskError(
+                f"{task.id} has several steps, and what is handed in of each stays on this machine, but its episodes "
+                "are judged on another one. Play it where it is judged, with machine.engine = local."
+            )
         await self._open(task)
         if fault := await self._begin(0):
             raise TaskError(f"{task.id}: {fault}")
