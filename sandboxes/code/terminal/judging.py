@@ -124,7 +124,7 @@ async def _rewards(
         await image.start(sandbox)
         result = await run_tests(sandbox, image, step, reach, tests)
         if output is not None:
-            output.append((result.stdout + result.stderr).decode("utf-8", "replace").strip()[-300:] or "no output")
+            output.append((result.stderr + result.stdout).decode("utf-8", "replace").strip()[-300:] or "no output")
         if result.timed_out or result.oom_killed or result.exit_code < 0:
             return {}
         rewards = {"reward": float(result.exit_code == 0)} if folder.pays_by_status else await _written(sandbox)
