@@ -33,9 +33,10 @@ class Tau2(Tau):
 
     Task parameters: `source`, a clone of tau2-bench; `domain`, such as `airline`; `tools` and `user_tools`, the schemas
     of the agent's tools and of the customer's; `wiki`, the policy that the agent must obey; `persona`, a description of
-    the customer; `initial`, the initial state: `initialization_data` and `initialization_actions` as published, earlier
-    `calls` and `messages`; `checks`, assertions that are called at the end and whose values are recorded. The prompt
-    states the customer's wishes; the agent never reads it if a policy plays the customer.
+    the customer; `options`, those of the domain, such as how its documents are searched; `initial`, the initial state:
+    `initialization_data` and `initialization_actions` as published, earlier `calls` and `messages`; `checks`,
+    assertions that are called at the end and whose values are recorded. The prompt states the customer's wishes; the
+    agent never reads it if a policy plays the customer.
 
     Args:
         user: the policy that plays the customer: a Policy, or the name and options of a registered one.
@@ -58,7 +59,7 @@ class Tau2(Tau):
         initial.pop("messages", None)
         opening = {
             "classes": {"Tau2Tools": f"{GUEST}.tools"},
-            "config": {"Tau2Tools": {"domain": domain, "initial": initial}},
+            "config": {"Tau2Tools": {"domain": domain, "initial": initial, "options": parameters.get("options")}},
             "long_context": False,
         }
         return _files_of(Path(parameters["source"]), domain), opening
@@ -138,8 +139,9 @@ def _files_of(source: Path, domain: str) -> Contents:
     code, data = folder_of(source, CODE, domain), folder_of(source, DATA, domain)
     modules = [*sorted(code.glob("*.py")), *sorted((code.parent.parent / "utils").glob("[!_]*.py"))]
     contents = [(f"tau2/{path.relative_to(code.parent.parent).as_posix()}", path.read_bytes()) for path in modules]
-    for path in sorted(data.iterdir()):
-        if path.is_file() and path.suffix in DATA_SUFFIXES and not path.name.startswith(OF_TASKS):
-            contents.append((f"data/tau2/domains/{domain}/{path.name}", path.read_bytes()))
+    for path in sorted(data.rglob("*")):
+        inside = path.relative_to(data).as_posix()
+        if path.is_file() and path.suffix in DATA_SUFFIXES and not inside.startswith(OF_TASKS):
+            contents.append((f"data/tau2/domains/{domain}/{inside}", path.read_bytes()))
     guest = {each.name: each.read_bytes() for each in files(f"{__package__}.guest").iterdir() if each.is_file()}
     return (*((f"{GUEST}/{name}", guest[name]) for name in sorted(guest)), *contents)

@@ -20,6 +20,10 @@ FOLDERS = ("data/tau2/domains", "tau2/data/tau2/domains")
 SPLITS: Mapping[str, Split] = {"train": "train", "test": "held_out"}
 PARTS, JUDGED = frozenset({"DB", "COMMUNICATE", "ENV_ASSERTION", "ACTION"}), "NL_ASSERTION"
 DEFAULT_BASIS = ("DB", "COMMUNICATE")
+RETRIEVAL, OF_TASK, LOGGED = "retrieval_variant", "golden_retrieval", "read_log_allowlist"
+"""Options of domains with documents, and the retrieval whose policy holds the documents of one task. The record that is
+judged has a reading tool that the agent discovers only if the published actions call it, so `LOGGED` names those.
+"""
 SILENCE_PAYS, WITHOUT_JUDGE = "silence_pays", "without_nl_assertions"
 """Two tags: of tasks that reward an agent for doing nothing, and of tasks whose reward lacks the part that needs a
 model.
@@ -27,7 +31,12 @@ model.
 
 
 def load_tau2(
-    path: str | Path, *, domain: str = "", ignore_nl_assertions: bool = False, leave_out_silence_pays: bool = False
+    path: str | Path,
+    *,
+    domain: str = "",
+    retrieval: str = "bm25_grep",
+    ignore_nl_assertions: bool = False,
+    leave_out_silence_pays: bool = False,
 ) -> TaskSet:
     """The tasks of a clone of tau2-bench, as tasks of `agentgym/tau2-v1`.
 
@@ -38,6 +47,8 @@ def load_tau2(
     Args:
         path: the clone, or a folder with the package `tau2` and the data.
         domain: the only domain that is read, such as `airline`; by default all.
+        retrieval: how the agent of a domain with documents searches in them: `bm25_grep`, `bm25`, `grep_only`; or
+            `full_kb`, in which the policy holds them all, or `no_knowledge`. Those that need a model cannot be had.
         ignore_nl_assertions: a task whose score needs a model that judges the conversation (`NL_ASSERTION`) is left out
             by default. If true, it is imported without that part of the score, with the tag `without_nl_assertions`.
         leave_out_silence_pays: leave out tasks that reward an agent for a message without any call. By default they are
@@ -58,7 +69,7 @@ def load_tau2(
         for folder in folders:
             split_of = _split_of(folder)
             try:
-                shared = _shared(path, folder.name, functions)
+                shared = _shared(path, folder.name, retrieval, functions)
             except TaskError as error:
                 if domain:
                     raise
@@ -110,17 +121,22 @@ def _split_of(folder: Path) -> dict[str, Split] | None:
         raise TaskError(f"{file} cannot be read as splits of tau2-bench: {error!s:.200}.") from error
 
 
-def _shared(source: Path, domain: str, functions: Any) -> dict[str, Any]:
+def _shared(source: Path, domain: str, retrieval: str, functions: Any) -> dict[str, Any]:
     """Return the parameters of all tasks of a domain. Raises: TaskError."""
     parameters: dict[str, Any] = {"source": str(source), "domain": domain}
+    options = {RETRIEVAL: retrieval}
     try:
-        (turn,) = functions.play(parameters, [[("host.describe", [], {})]])
+        if retrieval == OF_TASK:
+            raise ValueError(f"{retrieval} gives each task a policy of its own, which is not supported")
+        (turn,) = functions.play({**parameters, "options": options}, [[("host.describe", [], {})]])
         described = json.loads(turn["texts"][0])
         names = [tool["name"] for tool in (*described["tools"], *described["user_tools"])]
         if doubled := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"agent and customer both have a tool {doubled!r}")
     except (ValueError, OSError) as error:
         raise TaskError(f"the domain {domain} of {source} cannot be loaded: {error!s:.300}") from error
+    if RETRIEVAL in described["options"]:
+        parameters["options"] = options
     tools = {"tools": described["tools"], "wiki": described["policy"]}
     return {**parameters, **tools, **({"user_tools": described["user_tools"]} if described["user_tools"] else {})}
 
@@ -170,6 +186,11 @@ class _Item:
             raise TaskError(f"it uses the tool {unknown!r}, which does not exist")
         scenario = self.item["user_scenario"]
         parameters: dict[str, Any] = dict(self.shared)
+        if "options" in parameters:
+            called = {action["arguments"].get("agent_tool_name") for action in self.actions}
+            parameters["options"] = {**parameters["options"], LOGGED: sorted(called - {None})}
+        if "user_tools" in parameters and (own := self.item.get("user_tools")) is not None:
+            parameters["user_tools"] = [tool for tool in parameters["user_tools"] if tool["name"] in own]
         if initial := _initial(self.item.get("initial_state") or {}):
             parameters["initial"] = initial
         if scenario.get("persona"):
@@ -202,7 +223,7 @@ class _Item:
 
         Raises: TaskError.
         """
-        customers = {tool["name"] for tool in parameters.get("user_tools", ())}
+        customers = {tool["name"] for tool in self.shared.get("user_tools", ())}
         check: list[Any] = [("host.check", [], {"checks": self.checks})]
         calls: list[Any] = [
             ("user." * (action["name"] in customers) + action["name"], [], action["arguments"])

@@ -244,8 +244,8 @@ BROKEN = {
     ),
     "more of tau2": (
         f"{CODE}/utils.py",
-        "from tau2.environment.toolkit import is_discoverable_tool",
-        "cannot be loaded: .*tau2's is_discoverable_tool is not supported in the sandbox",
+        "from tau2.environment.toolkit import get_tool_signatures",
+        "cannot be loaded: .*tau2's get_tool_signatures is not supported in the sandbox",
     ),
     "no data": (f"{DATA}/db.json", '{"books": {}}', "(?s)cannot be loaded: .*readers\n  Field required"),
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from . import models
+from .knowledge import RetrievalPipeline as RetrievalPipeline
 from .models import BaseModel
 
 MODULES = (
@@ -22,6 +23,8 @@ MODULES = (
     "tau2.environment.environment",
     "tau2.environment.tool",
     "tau2.environment.toolkit",
+    "tau2.knowledge.embeddings_cache",
+    "tau2.knowledge.pipeline",
     "tau2.utils",
     "tau2.utils.io_utils",
     "tau2.utils.pydantic_utils",
@@ -62,6 +65,11 @@ class DB(BaseModelNoExtra):
         return get_dict_hash(self.model_dump())
 
 
+TOOL_ATTR, MUTATES_STATE_ATTR, DISCOVERABLE_ATTR = "tau2_tool", "tau2_mutates_state", "tau2_discoverable"
+"""Attributes of methods that are tools. An agent is not told of a discoverable one, but reads of it in documents."""
+ToolKitType = type
+
+
 class ToolType(enum.StrEnum):
     """The purpose of a tool."""
 
@@ -72,11 +80,24 @@ class ToolType(enum.StrEnum):
 
 
 def is_tool(tool_type: ToolType = ToolType.READ, mutates_state: bool | None = None) -> Callable[[Function], Function]:
-    """Mark a method as a tool."""
+    """Mark a method as a tool. Unless told otherwise, a tool of the type WRITE changes the data, and no other does."""
+    changes = tool_type == ToolType.WRITE if mutates_state is None else mutates_state
 
     def mark(function: Function) -> Function:
-        function.__dict__["tau2_tool"] = ToolType(tool_type)
+        function.__dict__.update({TOOL_ATTR: ToolType(tool_type), MUTATES_STATE_ATTR: changes})
         return function
+
+    return mark
+
+
+def is_discoverable_tool(
+    tool_type: ToolType = ToolType.READ, mutates_state: bool | None = None
+) -> Callable[[Function], Function]:
+    """Mark a method as a tool that the agent is not told of."""
+
+    def mark(function: Function) -> Function:
+        function.__dict__[DISCOVERABLE_ATTR] = True
+        return is_tool(tool_type, mutates_state)(function)
 
     return mark
 
@@ -94,9 +115,19 @@ class ToolKitBase:
             name
             for kind in type(self).__mro__
             for name, method in vars(kind).items()
-            if isinstance(getattr(method, "__dict__", {}).get("tau2_tool"), ToolType)
+            if isinstance(getattr(method, "__dict__", {}).get(TOOL_ATTR), ToolType)
         ]
         return {name: getattr(self, name) for name in dict.fromkeys(names)}
+
+    def get_tools(self) -> dict[str, Callable[..., Any]]:
+        """Return the tools that an agent or a customer is told of, by name."""
+        return {name: tool for name, tool in self.tools.items() if not getattr(tool, DISCOVERABLE_ATTR, False)}
+
+    def get_discoverable_tools(self) -> dict[str, Callable[..., Any]]:
+        return {name: tool for name, tool in self.tools.items() if getattr(tool, DISCOVERABLE_ATTR, False)}
+
+    def has_discoverable_tool(self, tool_name: str) -> bool:
+        return tool_name in self.get_discoverable_tools()
 
     def use_tool(self, tool_name: str, **arguments: Any) -> Any:
         """Call a tool. Raises: ValueError if there is no such tool, and the tool's own errors."""
@@ -154,6 +185,14 @@ class _Logger:
 
 
 logger = _Logger()
+
+
+def get_cached_docs() -> None:
+    """Return no documents, so that a domain reads its own."""
+
+
+def set_cached_docs(docs: Any) -> None:
+    """Discard documents: each process reads them once."""
 
 
 def load_file(path: str | Path, **options: Any) -> Any:

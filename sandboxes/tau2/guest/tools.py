@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import importlib
+import inspect
 import json
 from collections.abc import Mapping, Sequence
 from types import MethodType
@@ -23,18 +24,26 @@ class Tau2Tools:
 
     def __init__(self) -> None:
         self._environment: Any = None
+        self._options: list[str] = []
 
     def _load_scenario(self, scenario: Mapping[str, Any], long_context: bool = False) -> None:
-        """Open `{"domain": "retail", "initial": {...}}`, and establish the task's initial state.
+        """Open `{"domain": "retail", "initial": {...}, "options": {...}}`, and establish the task's initial state.
+
+        The options are those of the domain's function `get_environment`; a list is given to it as a set.
 
         Raises: ValueError if the initial state cannot be reached; the domain's own errors.
         """
         framework.install()
         module = importlib.import_module(f"tau2.domains.{scenario['domain']}.environment")
-        self._environment = module.get_environment()
+        options = {
+            name: set(value) if isinstance(value, list) else value
+            for name, value in (scenario.get("options") or {}).items()
+        }
+        self._options = sorted(options.keys() & inspect.signature(module.get_environment).parameters)
+        self._environment = module.get_environment(**{name: options[name] for name in self._options})
         self._begin(scenario.get("initial") or {})
         for prefix, kit in (("", self._environment.tools), ("user.", self._environment.user_tools)):
-            for name in kit.tools if kit is not None else ():
+            for name in kit.get_tools() if kit is not None else ():
                 setattr(self, prefix + name, MethodType(_caller("user" if prefix else "assistant", name), self))
         for name, method in (("describe", _describe), ("run", _run), ("check", _check)):
             setattr(self, f"host.{name}", MethodType(method, self))
@@ -45,9 +54,13 @@ class Tau2Tools:
         Raises: ValueError if an earlier call now has another result.
         """
         data = initial.get("initialization_data") or {}
+        kits = [kit for kit in (self._environment.tools, self._environment.user_tools) if kit is not None]
+        is_shared = len(kits) == 2 and kits[0].db is kits[1].db
         for party, key in (("assistant", "agent_data"), ("user", "user_data")):
             if data.get(key) is not None:
                 self._kit(party).update_db(data[key])
+                for kit in kits if is_shared else ():
+                    kit.db = self._kit(party).db
         for call in initial.get("initialization_actions") or ():
             self._function(call)
         for call in initial.get("calls", ()):
@@ -91,13 +104,16 @@ def _caller(party: str, tool: str) -> Any:
 
 
 def _describe(tools: Tau2Tools) -> str:
-    """Return the text of the domain's policy, and the schemas of the agent's tools and of the customer's."""
+    """Return the text of the domain's policy, the schemas of the agent's tools and of the customer's, and the names of
+    the options that the domain takes.
+    """
     environment = tools._environment
     schemas = [
-        [tool_schema(name, function) for name, function in kit.tools.items()] if kit is not None else []
+        [tool_schema(name, function) for name, function in kit.get_tools().items()] if kit is not None else []
         for kit in (environment.tools, environment.user_tools)
     ]
-    return json.dumps({"policy": environment.policy, "tools": schemas[0], "user_tools": schemas[1]})
+    described = {"policy": environment.policy, "tools": schemas[0], "user_tools": schemas[1]}
+    return json.dumps({**described, "options": tools._options})
 
 
 def _run(tools: Tau2Tools, actions: Sequence[Mapping[str, Any]]) -> str:
