@@ -64,8 +64,8 @@ def test_problems_become_task_folders_and_what_does_not_is_named(published, tmp_
         assert reason.replace("[+]", "+") in warned[0].message.reasons[name]
     assert [task.id for task in task_set["held_out"]] == ["4-N2-000", "dev-000", "dev-001", "dev-002"]
     count = TerminalFolder.read(tmp_path / "folders" / "dev-000")
-    assert "/answer.txt" in count.instruction
-    assert "/answer.txt" not in TerminalFolder.read(tmp_path / "folders" / "dev-002").instruction
+    assert "/answer.txt" in count.steps[0].instruction
+    assert "/answer.txt" not in TerminalFolder.read(tmp_path / "folders" / "dev-002").steps[0].instruction
     runs = [step.argv for step in count.dockerfile.target.steps(ImageConfig())[0] if isinstance(step, Run)]
     assert runs[1:] == [("bash", "-c", "mkdir /data\ntouch '/data/a b'"), ("bash", "-c", "touch /data/c\n")]
 

@@ -66,8 +66,8 @@ async def test_reading_beyond_what_is_published_costs_nothing_and_reading_what_i
             assert (episode.error, episode.success) == (None, expected), script
             if task is opening and script[0].calls[0].name == "search":
                 found = episode.turns[0].results[0].content
-                assert found.startswith("Boxes (")
-                assert found.endswith("in 0 ms"), "equal calls have equal results"
+                assert answer.startswith("Boxes (")
+                assert answer.endswith("in 0 ms"), "equal calls have equal results"
     finally:
         await close_backends()
 
@@ -100,9 +100,9 @@ def test_bm25_has_the_scores_of_its_formula():
     mean = sum(lengths.values()) / 3
     weight = math.log(3 - 1 + 0.5) - math.log(1 + 0.5)  # one of three documents has the word
     share = 2 * 2.5 / (2 + 1.5 * (0.25 + 0.75 * lengths["coats"] / mean))
-    found = searched("bm25").retrieve("coats")
-    assert found[0] == ("coats", pytest.approx(weight * share))
-    assert [score for _, score in found[1:]] == [0.0, 0.0]
+    scores = searched("bm25").retrieve("coats")
+    assert scores[0] == ("coats", pytest.approx(weight * share))
+    assert [score for _, score in scores[1:]] == [0.0, 0.0]
 
 
 def test_patterns_are_counted_without_case_and_what_is_no_pattern_is_text():

@@ -60,8 +60,8 @@ class RetrievalPipeline:
     def retrieve(self, query: str, top_k: int | None = None, return_timing: bool = False) -> Any:
         """Return the ids and scores of the best documents, as a RetrievalResult if `return_timing`."""
         scores = (self._by_words if self._kind == "bm25" else self._by_pattern)(query) if query.strip() else []
-        found = sorted(scores, key=lambda each: -each[1])[: self._options.get("top_k", 10)][:top_k]
-        return RetrievalResult(found) if return_timing else found
+        best = sorted(scores, key=lambda each: -each[1])[: self._options.get("top_k", 10)][:top_k]
+        return RetrievalResult(best) if return_timing else best
 
     def get_document_title(self, name: str) -> str | None:
         return self._titles.get(name)
