@@ -65,7 +65,7 @@ async def test_reading_beyond_what_is_published_costs_nothing_and_reading_what_i
             [episode] = await manager.collect([task])
             assert (episode.error, episode.success) == (None, expected), script
             if task is opening and script[0].calls[0].name == "search":
-                found = episode.turns[0].results[0].content
+                answer = episode.turns[0].results[0].content
                 assert answer.startswith("Boxes (")
                 assert answer.endswith("in 0 ms"), "equal calls have equal results"
     finally:
