@@ -67,6 +67,8 @@ def test_it_is_made_once_from_packages_and_found_by_its_name(tmp_path, monkeypat
     log.unlink()
     assert make_stand_in("python:3.13") == path
     assert not log.exists()
+    make_stand_in("eclipse-temurin:17-jdk-jammy")
+    assert "EXTERNALLY-MANAGED" in log.read_text(), "pip of Ubuntu 22.04 installs"
 
 
 def test_what_cannot_be_made_is_said_with_a_remedy(tmp_path, monkeypatch):

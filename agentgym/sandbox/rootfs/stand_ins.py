@@ -36,21 +36,20 @@ class StandIn:
     Attributes:
         name: its name in the cache.
         stands_for: matches the names of images without registry, tag and digest.
-        packages: names separated by blanks. externally_managed: whether pip refuses to install beside them.
+        packages: names separated by blanks.
     """
 
     name: str
     stands_for: str
     packages: str
-    externally_managed: bool = True
 
 
 STAND_INS = (
     StandIn("debian-stand-in", r"debian|ubuntu", ""),
-    StandIn("python-stand-in", r"python", _PYTHON, externally_managed=False),
+    StandIn("python-stand-in", r"python", _PYTHON),
     StandIn("node-stand-in", r"node", "nodejs npm git"),
     StandIn("t-bench-ubuntu-stand-in", r"laude-institute/t-bench/ubuntu-[\d-]+", _TERMINAL),
-    StandIn("t-bench-python-stand-in", r"laude-institute/t-bench/python-[\d-]+", f"{_PYTHON} {_TERMINAL}", False),
+    StandIn("t-bench-python-stand-in", r"laude-institute/t-bench/python-[\d-]+", f"{_PYTHON} {_TERMINAL}"),
     StandIn("gcc-stand-in", r"gcc|buildpack-deps", f"build-essential {_SHELL}"),
     StandIn("golang-stand-in", r"golang", f"golang gcc libc6-dev make {_SHELL}"),
     StandIn("rust-stand-in", r"rust", f"cargo rustc gcc libc6-dev {_SHELL}"),
@@ -119,8 +118,8 @@ def _options(stand_in: StandIn) -> list[str]:
     keyrings = (_PARTS_OF_APT, *(f"/usr/share/keyrings/{name}" for name in _KEYRINGS))
     options += [f"--keyring={path}" for path in keyrings if Path(path).exists()]
     options.append('--customize-hook=rm -f "$1/etc/hostname" "$1/etc/resolv.conf"')
-    if not stand_in.externally_managed:
-        options.append('--customize-hook=rm -f "$1"/usr/lib/python3*/EXTERNALLY-MANAGED')
+    # Many an image that it stands for is older than this marker, by which pip refuses to install anything.
+    options.append('--customize-hook=rm -f "$1"/usr/lib/python3*/EXTERNALLY-MANAGED')
     return options
 
 
