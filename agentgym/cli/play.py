@@ -84,7 +84,7 @@ def play(
     stop = trajectory.stop_reason.value if trajectory.stop_reason else "not finished"
     outcome = "  ".join(f"{name} {value:+.3g}" for name, value in trajectory.outcome.items()) or "no reward judged it"
     if unjudged:
-        stop, outcome = "ended", "its reward needs --truth"
+        stop, outcome = "ended", f"its reward needs --truth ({trajectory.error})"
     console.print(f"{stop} after {counted(len(trajectory.turns), 'turn')}: {outcome}", style="bold", markup=False)
     if human.interrupted:
         raise Interrupted("You stopped the episode. Play it again with the same command.")

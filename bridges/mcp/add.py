@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -105,10 +106,15 @@ async def _tools_of(environment_class: type[McpEnvironment]) -> list[str]:
 
 
 def _write(file: Path, name: str, entry: Mapping[str, Any]) -> None:
-    """Add an entry to a file, which is replaced as a whole; its other contents stay."""
+    """Add an entry to a file, which is replaced as a whole. Its other contents and its permissions stay; a new file is
+    for its owner alone, because headers and variables may be secrets.
+    """
     data = json.loads(file.read_text()) if file.exists() else {"mcpServers": {}}
     data["mcpServers" if "mcpServers" in data else "servers"][name] = entry
     scratch = file.with_name(f".{file.name}.new")
+    scratch.unlink(missing_ok=True)
+    scratch.touch(mode=0o600)
     scratch.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-    scratch.chmod(0o600)  # headers and variables may be secrets
+    if file.exists():
+        shutil.copymode(file, scratch)
     os.replace(scratch, file)

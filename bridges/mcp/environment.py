@@ -234,11 +234,11 @@ def register_mcp(
     Raises: TaskError for a server that cannot be started or reached; TypeError for an option that `McpServer` lacks;
         DuplicateNameError; ValueError for a name of another form.
     """
-    register(name, environment_of(name, command, sandbox=sandbox, **options))
+    register(name, environment_class(name, command, sandbox=sandbox, **options))
     return name
 
 
-def environment_of(
+def environment_class(
     name: str, command: Collection[str] = (), *, sandbox: SandboxSpec | None = None, **options: Any
 ) -> type[McpEnvironment]:
     """Return the environment that `register_mcp` registers. Raises: TaskError; TypeError."""

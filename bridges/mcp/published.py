@@ -15,7 +15,7 @@ from typing import Any
 from agentgym import SandboxSpec, SandboxUnavailable, TaskError, UnknownNameError
 from agentgym.sandbox import rootfs
 
-from .environment import McpEnvironment, environment_of, register_mcp
+from .environment import McpEnvironment, environment_class, register_mcp
 
 SCHEME = "mcp://"
 DEFAULT_FILE = "mcp.json"
@@ -71,7 +71,7 @@ def environment_at(address: str) -> type[McpEnvironment]:
 
 def environment_for(path: str | Path, name: str, entry: Mapping[str, Any]) -> type[McpEnvironment]:
     """Return the environment of an entry of a file. Raises: TaskError; SandboxUnavailable."""
-    return environment_of(f"mcp_{name}", **_read(path, name, entry, None))
+    return environment_class(f"mcp_{name}", **_read(path, name, entry, None))
 
 
 def entries_of(path: Path) -> dict[str, Mapping[str, Any]]:

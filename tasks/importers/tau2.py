@@ -126,10 +126,10 @@ def _shared(source: Path, domain: str, retrieval: str, functions: Any) -> dict[s
     parameters: dict[str, Any] = {"source": str(source), "domain": domain}
     options = {RETRIEVAL: retrieval}
     try:
-        if retrieval == OF_TASK:
-            raise ValueError(f"{retrieval} gives each task a policy of its own, which is not supported")
         (turn,) = functions.play({**parameters, "options": options}, [[("host.describe", [], {})]])
         described = json.loads(turn["texts"][0])
+        if retrieval == OF_TASK and RETRIEVAL in described["options"]:
+            raise ValueError(f"{retrieval} gives each task a policy of its own, which is not supported")
         names = [tool["name"] for tool in (*described["tools"], *described["user_tools"])]
         if doubled := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"agent and customer both have a tool {doubled!r}")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
+from task_folders import cache_with_python
+from text_files import write_files
 
 import agentgym
 from agentgym import Call, EpisodeManager, Message, Result, ResultStatus, RolloutConfig, ScriptedPolicy, load
 from agentgym.errors import TaskError
 from agentgym.evaluation import validate_tasks
-from agentgym.sandbox.rootfs.python_image import write_python_image
 from agentgym.sandboxes.code.terminal.environment import DONE, ENDS, submissions_in
 
 PROGRAMS = "sh bash cat chmod cp dirname ln ls mkdir nohup printf rm sed setsid sleep tee test touch true"
@@ -41,17 +40,11 @@ name = "second"
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory):
     """Returns a function: the set with the task of the folder, some files of which are others."""
-    with pytest.MonkeyPatch.context() as patch:
-        top = tmp_path_factory.mktemp("steps")
-        patch.setenv("AGENTGYM_CACHE", str(top / "cache"))
-        (top / "cache" / "images").mkdir(parents=True)
-        write_python_image(top / "cache/images/python-3.11-slim", sys.executable, programs=PROGRAMS, data=())
+    top = tmp_path_factory.mktemp("steps")
+    with cache_with_python(top / "cache", PROGRAMS):
 
         def write(name: str = "growing", **others: str):
-            for path, text in {**FILES, **others}.items():
-                (top / name / path).parent.mkdir(parents=True, exist_ok=True)
-                (top / name / path).write_text(text)
-            return load("importers", "harbor")(top / name)
+            return load("importers", "harbor")(write_files(top / name, {**FILES, **others}))
 
         yield write
 

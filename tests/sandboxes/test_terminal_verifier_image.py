@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import shutil
-import sys
 import tarfile
 from contextlib import suppress
 from pathlib import Path
@@ -14,12 +13,13 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from task_folders import cache_with_python
+from text_files import write_files
 
 import agentgym
 from agentgym import Call, load
 from agentgym.errors import TaskError
 from agentgym.registry import load_reward
-from agentgym.sandbox.rootfs.python_image import write_python_image
 from agentgym.sandboxes.code.terminal.artifacts import ARTIFACTS, Artifact, safe_archive
 from agentgym.sandboxes.code.terminal.folder import TerminalFolder
 from agentgym.sandboxes.code.terminal.harbor_config import read_config
@@ -50,19 +50,13 @@ echo 1 > /logs/verifier/reward.txt
 
 @pytest.fixture(scope="module")
 def task(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        top = tmp_path_factory.mktemp("verifier-image")
-        patch.setenv("AGENTGYM_CACHE", str(top / "cache"))
-        (top / "cache" / "images").mkdir(parents=True)
-        write_python_image(top / "cache/images/python-3.11-slim", sys.executable, programs=PROGRAMS, data=())
+    top = tmp_path_factory.mktemp("verifier-image")
+    with cache_with_python(top / "cache", PROGRAMS):
         yield load("importers", "harbor")(written(top / "apart"))["held_out"][0]
 
 
 def written(folder, **others: str):
-    for path, text in {**FILES, **others}.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text)
-    return folder
+    return write_files(folder, {**FILES, **others})
 
 
 async def earned(task, command: str) -> tuple[float, float]:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+from text_files import write_files
+
+from agentgym.sandbox.rootfs.python_image import write_python_image
 from agentgym.sandboxes.code.terminal.folder import TerminalFolder
 
 FOLDERS = {
@@ -161,11 +167,19 @@ max_test_timeout_sec: 60.0
 
 def write_folders(target: Path, *names: str) -> Path:
     """Write the folders of these names, or all. Returns: where they lie."""
-    for name, text in FOLDERS.items():
-        if not names or name.partition("/")[0] in names:
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            (target / name).write_text(text)
-    return target
+    return write_files(
+        target, {path: text for path, text in FOLDERS.items() if not names or path.partition("/")[0] in names}
+    )
+
+
+@contextmanager
+def cache_with_python(folder: Path, programs: str) -> Iterator[None]:
+    """Make a folder agentgym's cache for a while, with the image python:3.11-slim: this Python and some programs."""
+    (folder / "images").mkdir(parents=True)
+    write_python_image(folder / "images/python-3.11-slim", sys.executable, programs=programs, data=())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENTGYM_CACHE", str(folder))
+        yield
 
 
 def folder_with_dockerfile(

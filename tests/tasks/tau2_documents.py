@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from text_files import write_files
+
 CODE, DATA = "src/tau2/domains/vault_knowledge", "data/tau2/domains/vault_knowledge"
 
 TOOLS = '''
@@ -100,7 +102,7 @@ def get_environment(retrieval_variant: Optional[str] = None, task: Optional[Task
     from tau2.knowledge.pipeline import RetrievalPipeline
 
     db = VaultDB.load(FOLDER / "db.json")
-    if retrieval_variant == "no_knowledge":
+    if retrieval_variant in ("no_knowledge", "golden_retrieval"):
         tools = VaultTools(db)
     else:
         pipeline = RetrievalPipeline({"retriever": {"type": KINDS[retrieval_variant], "params": {"top_k": 2}}})
@@ -117,7 +119,7 @@ def get_environment(retrieval_variant: Optional[str] = None, task: Optional[Task
 
 DOCUMENTS = {
     "boxes": "A box is opened by open_box_0417, if its owner asks. Whether a box is open, look_into_box_0031 says.",
-    "hours": "The vault is open by day. Nobody opens a box at night.",
+    "hours": "The vault is open by day. Boxes stay closed at night.",
     "coats": "Coats hang beside the door. Coats are not insured.",
 }
 
@@ -164,8 +166,4 @@ FILES = {
 
 def write_vault(folder):
     """Write a clone that has the domain alone."""
-    for path, text in FILES.items():
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    return folder
+    return write_files(folder, FILES)

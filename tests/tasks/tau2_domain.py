@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from text_files import write_files
+
 CODE, DATA = "src/tau2/domains/library", "data/tau2/domains/library"
 
 PATHS = """
@@ -374,8 +376,4 @@ FILES = {
 
 def write_library(folder):
     """Write a clone that has the domain alone."""
-    for path, text in FILES.items():
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    return folder
+    return write_files(folder, FILES)

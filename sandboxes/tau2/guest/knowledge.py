@@ -46,6 +46,7 @@ class RetrievalPipeline:
         self._titles: dict[str, str] = {}
         self._texts: dict[str, str] = {}
         self._words: dict[str, Counter[str]] = {}
+        self._lengths: dict[str, float] = {}  # in words, as multiples of the mean
         self._weights: dict[str, float] = {}
 
     def index_documents(self, documents: Sequence[Mapping[str, Any]]) -> None:
@@ -56,6 +57,8 @@ class RetrievalPipeline:
         if self._kind == "bm25":
             self._words = {name: Counter(text.lower().split()) for name, text in self._texts.items()}
             self._weights = _weights(self._words.values())
+            mean = sum(words.total() for words in self._words.values()) / max(len(self._words), 1)
+            self._lengths = {name: words.total() / (mean or 1.0) for name, words in self._words.items()}
 
     def retrieve(self, query: str, top_k: int | None = None, return_timing: bool = False) -> Any:
         """Return the ids and scores of the best documents, as a RetrievalResult if `return_timing`."""
@@ -71,10 +74,9 @@ class RetrievalPipeline:
 
     def _by_words(self, query: str) -> list[tuple[str, float]]:
         """Score by BM25 (Robertson and Zaragoza 2009)."""
-        mean = sum(words.total() for words in self._words.values()) / max(len(self._words), 1)
         terms = query.lower().split()
         return [
-            (name, sum(self._weights.get(term, 0.0) * _share(words[term], words.total() / mean) for term in terms))
+            (name, sum(self._weights.get(term, 0.0) * _share(words[term], self._lengths[name]) for term in terms))
             for name, words in self._words.items()
         ]
 
