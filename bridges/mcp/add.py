@@ -42,7 +42,7 @@ def add(
     from agentgym import TaskError
     from agentgym.sandbox import rootfs
 
-    from .published import DEFAULT_FILE, SCHEME, entries_of, environment_for, package_of
+    from .published import DEFAULT_FILE, SCHEME, entries_of, environment_for, package_of, pinned
 
     if bool(command) == bool(url):
         raise TaskError(
@@ -59,7 +59,8 @@ def add(
     entry = _entry(command or [], url, _pairs("--header", header), _pairs("--env", env))
     if package := package_of(entry):
         out().print(f"installing {package}", markup=False, soft_wrap=True)
-        rootfs.install_program(package)
+        version = rootfs.install_program(package).name.rpartition("@")[2]
+        entry["args"] = [pinned(word, package, version) for word in entry["args"]]
     tools = run(_tools_of(environment_for(file, name, entry)))
     _write(file, name, entry)
     address = f"{SCHEME}{name}" if file == Path(DEFAULT_FILE) else f"{SCHEME}{file}#{name}"

@@ -141,7 +141,19 @@ def _package(registry: str, words: Sequence[str]) -> list[str]:
             raise TaskError(f"the option {option!r} is not known. Leave it out, or give a command of the image.")
     if not rest:
         raise TaskError("it names no package.")
-    return [f"{registry}:{rest[0].replace('==', '@').removesuffix('@latest')}", *rest[1:]]
+    return [f"{registry}:{_named(rest[0])}", *rest[1:]]
+
+
+def _named(word: str) -> str:
+    """Return a runner's word for a package as `agentgym sandbox program` has it."""
+    return word.replace("==", "@").removesuffix("@latest")
+
+
+def pinned(word: str, package: str, version: str) -> str:
+    """Return a word of a runner's command, with the version if it is the package without one."""
+    name = _named(word)
+    is_open = package.partition(":")[2] == name and "@" not in name[1:]
+    return f"{name}{'==' if package.startswith('pypi:') else '@'}{version}" if is_open else word
 
 
 def _main_command(commands: Sequence[str], package: str) -> str:

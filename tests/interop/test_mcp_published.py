@@ -14,6 +14,7 @@ from agentgym import Call, SandboxSpec, Task, load, make, registry
 from agentgym.bridges.mcp import register_mcp_json
 from agentgym.bridges.mcp.guest_bridge import NO_HANDSHAKE, STATELESS, Client, RpcError
 from agentgym.bridges.mcp.guest_transports import ServerLate
+from agentgym.bridges.mcp.published import pinned
 from agentgym.cli.app import app
 from agentgym.errors import SandboxUnavailable, TaskError, UnknownNameError
 
@@ -88,6 +89,20 @@ def test_what_cannot_be_used_is_named_and_nothing_is_registered(entry, error, wo
     with pytest.raises(error, match=words):
         register_mcp_json(path)
     assert "mcp/good-v1" not in registry.names("environments")
+
+
+@pytest.mark.parametrize(
+    ("word", "package", "expected"),
+    [
+        ("mcp-server-time", "pypi:mcp-server-time", "mcp-server-time==2.0"),
+        ("@some/server@latest", "npm:@some/server", "@some/server@2.0"),
+        ("many==1.0", "pypi:many@1.0", "many==1.0"),
+        ("@some/server@1.0", "npm:@some/server@1.0", "@some/server@1.0"),
+        ("-y", "npm:@some/server", "-y"),
+    ],
+)
+def test_the_version_that_was_installed_is_written_unless_one_was_given(word, package, expected):
+    assert pinned(word, package, "2.0") == expected
 
 
 ADDED = ["mcp", "add", "--file", "mcp.json", "talks", "--", "npx", "-y", "@some/server@1.0", "good"]
