@@ -138,7 +138,9 @@ class SandboxUnavailable(SandboxError):
 
 
 class LimitUnenforceable(SandboxError):
-    """This machine cannot enforce a limit that the spec asks for."""
+    """This machine cannot enforce a limit that the spec asks for. `limits` names those that it cannot enforce."""
+
+    limits: tuple[str, ...] = ()
 
 
 class EnvironmentServerError(_QuotingError):

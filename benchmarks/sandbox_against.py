@@ -127,7 +127,7 @@ async def serve(checkout: Path) -> None:
     source = Path(sys.modules["agentgym"].__file__ or "")
     if checkout not in source.parents:
         raise RuntimeError(f"agentgym was imported from {source}, not from {checkout}.")
-    backend, spec = NamespacesBackend(), SandboxSpec(insecure_ok=True)
+    backend, spec = NamespacesBackend(), SandboxSpec(accept_weaker=("all",))
     sandbox = await backend.create(spec)
     content = os.urandom(4096)
 

@@ -20,7 +20,7 @@ from sandbox_measuring import Row, timing
 from agentgym import SandboxSpec
 from agentgym.sandbox import NamespacesBackend, Sandbox, Snapshot
 
-SPEC = SandboxSpec(memory_mib=512, disk_mib=128, insecure_ok=True)
+SPEC = SandboxSpec(memory_mib=512, disk_mib=128, accept_weaker=("all",))
 CHANGED = 30
 TREE = """
 import os

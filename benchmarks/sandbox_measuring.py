@@ -13,7 +13,7 @@ from statistics import median, quantiles
 
 from agentgym import SandboxSpec
 
-SPEC = SandboxSpec(insecure_ok=True)
+SPEC = SandboxSpec(accept_weaker=("all",))
 Work = Callable[[], Awaitable[None]]
 _TICKS = os.sysconf("SC_CLK_TCK")
 

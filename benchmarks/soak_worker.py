@@ -24,7 +24,7 @@ from agentgym.errors import AgentGymError
 from agentgym.registry import load
 from agentgym.sandbox import Backend, Pool, Sandbox
 
-SPEC = SandboxSpec(memory_mib=64, disk_mib=8, inodes=500, processes=16, open_files=64, insecure_ok=True)
+SPEC = SandboxSpec(memory_mib=64, disk_mib=8, inodes=500, processes=16, open_files=64, accept_weaker=("all",))
 NOTICED_S = 1.0  # how long after a kill what dies of it may still be thought alive, by a pool for example
 SPAWNER_SHARE = 0.15  # of the kills: the process that makes sandboxes; the others are of a sandbox's process 1
 

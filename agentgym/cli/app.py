@@ -39,18 +39,22 @@ OPTIONAL = dict.fromkeys(("torch", "trl", "transformers", "accelerate", "dataset
 """Packages that only some commands need, and the extra that installs them."""
 RENAMED_COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {}
 """Old commands and their present names: `("tasks", "mix"): ("dev", "tasks-mix")`."""
-RENAMED_OPTIONS: dict[str, dict[str, str]] = {}
+RENAMED_OPTIONS: dict[str, dict[str, str]] = {"sandbox shell": {"--weak": "--accept-weaker=all"}}
 """Old options by command, which work until `REMOVED_IN`: `"eval": {"--samples": "--group-size"}`."""
 
 
 class Commands(OpenGroup):
-    """Shows an error we raise on purpose as one message, not as a traceback; --debug may stand anywhere."""
+    """Shows an error we raise on purpose as one message, not as a traceback.
+
+    --debug and --accept-weaker may stand anywhere.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta["agentgym.debug"] = "--debug" in args
         show_tracebacks(ctx.meta["agentgym.debug"])
         quieten_bitsandbytes()
-        return super().parse_args(ctx, current_spelling([argument for argument in args if argument != "--debug"]))
+        current = current_spelling([argument for argument in args if argument != "--debug"])
+        return super().parse_args(ctx, with_first("--accept-weaker", current))
 
     def invoke(self, ctx: Any) -> Any:
         with interrupted_by_signals() as stop:
@@ -96,6 +100,16 @@ def current_spelling(arguments: list[str]) -> list[str]:
     return arguments
 
 
+def with_first(option: str, arguments: list[str]) -> list[str]:
+    """Return arguments with an option and its value at the front, where the options of all commands belong."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    for position, argument in enumerate(arguments[:end]):
+        if argument.partition("=")[0] == option:
+            after = position + (1 if "=" in argument else 2)
+            return [*arguments[position:after], *arguments[:position], *arguments[after:]]
+    return arguments
+
+
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
@@ -116,16 +130,27 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _top(
+    ctx: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    accept_weaker: Annotated[
+        str,
+        typer.Option(
+            metavar="LIMITS", help="Play even if these limits of sandboxes are not enforced here: memory,cpu, or all."
+        ),
+    ] = "",
 ) -> None:
     """Train and evaluate LLM agents that use tools, in sandboxes.
 
     First steps: agentgym list, then agentgym play agentgym/sql-v1, then
     agentgym rollout sql/store-v1:train --policy oracle --limit 4 --out runs/look and agentgym view.
     """
+    if accept_weaker:
+        from agentgym.sandbox.limits import accepting, limit_names
+
+        ctx.with_resource(accepting(limit_names(accept_weaker, "--accept-weaker")))
 
 
 START, MEASURE, INSPECT, BUILD = "Play and train", "Evaluate", "Look at runs", "Tasks and sandboxes"

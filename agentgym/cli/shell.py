@@ -47,8 +47,6 @@ class ShellOptions:
     """A host that the sandbox may reach. By default it may reach none. Repeatable."""
     timeout: Annotated[float, typer.Option(metavar="SECONDS")] = 120.0
     """The time limit of one line, in seconds."""
-    weak: Annotated[bool, typer.Option("--weak")] = False
-    """Accept limits that this machine cannot enforce."""
 
 
 def _limit_options() -> Fields:
@@ -64,7 +62,7 @@ def shell(options: ShellOptions, spec: SandboxSpec) -> None:
 
     Example: agentgym sandbox shell -c "id; ls -la /"
     """
-    spec = replace(spec, network=tuple(options.network or ()) or False, insecure_ok=options.weak)
+    spec = replace(spec, network=tuple(options.network or ()) or False)
     raise typer.Exit(run(_session(options.backend, spec, options.command, options.timeout)))
 
 

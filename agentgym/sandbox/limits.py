@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Literal
 
-from agentgym.errors import SandboxError
+from agentgym.deprecation import renamed_keywords
+from agentgym.errors import LimitUnenforceable, SandboxError, UnknownNameError
 from agentgym.sandbox.allow_list import AllowList
 
 LIMITS = {
@@ -20,8 +25,64 @@ LIMITS = {
     "network": "what can be reached: nothing, or the names of the spec",
 }
 """What each limit bounds, by the limit's name in `Capabilities`."""
+ACCEPT_WEAKER = "AGENTGYM_ACCEPT_WEAKER"
+"""The variable with the limits that every sandbox of this process, and of those that it starts, may lack."""
+ALL = "all"
 
 
+def limit_names(names: str | Iterable[str], where: str) -> tuple[str, ...]:
+    """Return names of limits, also from a text such as "memory,cpu". The name `all` stands for every limit.
+
+    Args:
+        where: what gives the names, for the error.
+    Raises: UnknownNameError naming the nearest limit.
+    """
+    given = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    for name in filter(None, given):
+        if name not in (*LIMITS, ALL):
+            close = get_close_matches(name, LIMITS, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise UnknownNameError(
+                f"{where}: no limit of a sandbox is named {name!r}.{hint} The names are {', '.join(LIMITS)}, and "
+                f"{ALL} for every limit."
+            )
+    return (ALL,) if ALL in given else tuple(name for name in LIMITS if name in given)
+
+
+@contextmanager
+def accepting(names: Collection[str]) -> Iterator[None]:
+    """Let sandboxes of this process, and of processes that it starts, lack these limits too, while the block runs."""
+    before = os.environ.get(ACCEPT_WEAKER)
+    if names:
+        os.environ[ACCEPT_WEAKER] = ",".join(filter(None, (before, *names)))
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[ACCEPT_WEAKER] = before
+        elif names:
+            os.environ.pop(ACCEPT_WEAKER, None)
+
+
+def unenforceable(missing: Mapping[str, str], remedy: str = "") -> LimitUnenforceable:
+    """Return the error for a sandbox that would be weaker than its spec accepts.
+
+    Args:
+        missing: why each limit cannot be enforced, and what happens instead. remedy: how to have them all enforced.
+    """
+    missing = dict(sorted(missing.items(), key=lambda item: [*LIMITS, item[0]].index(item[0])))
+    reasons = " ".join(f"{name}: {why.removesuffix('.')}." for name, why in missing.items())
+    names = ",".join(missing) if missing.keys() <= LIMITS.keys() else ALL
+    error = LimitUnenforceable(
+        f"This machine cannot enforce every limit of a sandbox. {reasons} {remedy}{' ' if remedy else ''}"
+        f"To accept weaker limits instead, for code that you trust, add --accept-weaker {names} to the command, or "
+        f"set {ACCEPT_WEAKER}={names}."
+    )
+    error.limits = tuple(names.split(","))
+    return error
+
+
+@renamed_keywords(insecure_ok="accept_weaker")
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
     """What an environment asks of its sandbox. Everything is limited by default."""
@@ -65,12 +126,28 @@ class SandboxSpec:
     and user have no effect, but succeed. Only with an image, on the backends `namespaces` and `docker`."""
     programs: tuple[str, ...] = ()
     """Agent programs that `agentgym sandbox program` has installed, mounted read-only: "npm:@openai/codex@0.171.0"."""
-    insecure_ok: bool = False
-    """Accept a backend that cannot enforce every limit.
+    accept_weaker: tuple[str, ...] = ()
+    """Names of limits that the backend need not enforce; "all" stands for every limit.
 
-    `Capabilities.missing` says which limits these are."""
+    `Capabilities.missing` says which limits it cannot enforce. The limits in the environment variable
+    AGENTGYM_ACCEPT_WEAKER, which `--accept-weaker` and a recipe's `episode.accept_weaker` set, are accepted too."""
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """The limits that need not be enforced: the spec's own, and those of the process. Raises: UnknownNameError."""
+        of_process = limit_names(os.environ.get(ACCEPT_WEAKER, ""), ACCEPT_WEAKER)
+        return limit_names((*self.accept_weaker, *of_process), "")
+
+    def accepts(self, missing: Collection[str]) -> bool:
+        """Return whether none of these limits need be enforced. Raises: UnknownNameError, as `accepted`."""
+        accepted = self.accepted if missing else ()
+        return ALL in accepted or set(missing) <= set(accepted)
 
     def __post_init__(self) -> None:
+        names: tuple[str, ...] | bool = self.accept_weaker
+        if isinstance(names, bool):  # of the old keyword insecure_ok
+            names = (ALL,) if names else ()
+        object.__setattr__(self, "accept_weaker", limit_names(names, "SandboxSpec.accept_weaker"))
         limits = ("memory_mib", "cpu_cores", "processes", "disk_mib", "inodes", "open_files", "transfer_mib")
         for name in limits:
             if (value := getattr(self, name)) is not None and value <= 0:

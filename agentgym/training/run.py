@@ -83,20 +83,23 @@ def train(
                 )
                 console.print(note, style="yellow", markup=False, soft_wrap=True)
 
-    processes.share(prepare)
-    if recipe.machine.threads:
-        torch.set_num_threads(recipe.machine.threads)
-    stages = planned_stages(recipe)
-    state_keys = any(stage.recipe.rollout_config(task_set).state_keys for stage in stages)
-    context = RunContext.open(run, recipe, task_set, console, processes, state_keys=state_keys)
-    warn = partial(console.print, style="yellow", markup=False, soft_wrap=True)
-    try:
-        names = recipe.track if processes.is_first else ()
-        with tracked(names, run.path, recipe.model_dump(mode="json"), warn, partial(_shown_episodes, context)) as log:
-            run.listeners.append(log)
-            _run_stages(context, stages, resumed=resume or extend)
-    finally:
-        context.close()
+    with recipe.episode.accepting():
+        processes.share(prepare)
+        if recipe.machine.threads:
+            torch.set_num_threads(recipe.machine.threads)
+        stages = planned_stages(recipe)
+        state_keys = any(stage.recipe.rollout_config(task_set).state_keys for stage in stages)
+        context = RunContext.open(run, recipe, task_set, console, processes, state_keys=state_keys)
+        warn = partial(console.print, style="yellow", markup=False, soft_wrap=True)
+        try:
+            names = recipe.track if processes.is_first else ()
+            with tracked(
+                names, run.path, recipe.model_dump(mode="json"), warn, partial(_shown_episodes, context)
+            ) as log:
+                run.listeners.append(log)
+                _run_stages(context, stages, resumed=resume or extend)
+        finally:
+            context.close()
     processes.leave_at_exit()
     return run
 

@@ -40,7 +40,7 @@ class Box:
 
 
 async def start() -> Box:
-    return Box(await BACKEND.create(SandboxSpec(insecure_ok=True)))
+    return Box(await BACKEND.create(SandboxSpec(accept_weaker=("all",))))
 
 
 if __name__ == "__main__":

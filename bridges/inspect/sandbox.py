@@ -53,7 +53,7 @@ class InspectSandboxConfig(BaseModel):
     open_files: int = 1024
     network: Literal[False] | tuple[str, ...] = False
     environment: dict[str, str] = {}
-    insecure_ok: bool = False
+    accept_weaker: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, config: BaseModel | str | None) -> InspectSandboxConfig:

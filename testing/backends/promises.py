@@ -30,7 +30,7 @@ async def every_limit_is_either_enforced_or_missing(target: Target) -> None:
 
 async def a_limit_that_is_missing_is_refused_unless_accepted(target: Target) -> None:
     """A spec that accepts no weaker limits gets every limit, or LimitUnenforceable names the missing ones."""
-    strict = dataclasses.replace(target.spec, insecure_ok=False)
+    strict = dataclasses.replace(target.spec, accept_weaker=())
     missing = [name for name, _ in (await target.backend.probe()).missing]
     if not missing:
         async with target.another(strict) as sandbox:
@@ -112,7 +112,7 @@ async def usage_counts(target: Target) -> None:
 async def the_small_spec_is_no_special_case(target: Target) -> None:
     """A sandbox with the default spec works as one with small limits does."""
     image, writable_root = target.spec.image, target.spec.writable_root
-    async with target.another(SandboxSpec(image=image, writable_root=writable_root, insecure_ok=True)) as sandbox:
+    async with target.another(SandboxSpec(image=image, writable_root=writable_root, accept_weaker=("all",))) as sandbox:
         check_equal((await sandbox.run_python("print(1)")).stdout, b"1\n", "an answer")
 
 

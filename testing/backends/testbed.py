@@ -24,7 +24,7 @@ from agentgym.sandbox import Backend, ExecResult, Sandbox, Snapshot
 
 from .check import BackendCheck, Breach, check_equal, check_not
 
-SPEC = SandboxSpec(memory_mib=128, disk_mib=16, inodes=2000, processes=32, open_files=64, insecure_ok=True)
+SPEC = SandboxSpec(memory_mib=128, disk_mib=16, inodes=2000, processes=32, open_files=64, accept_weaker=("all",))
 _CALL_S = 20.0
 _SETTLE_S = 5.0
 _SLACK = {"descriptors": 32}  # connections that a client library keeps; leaks in all checks exceed this

@@ -110,7 +110,7 @@ def test_lines_of_a_shell_share_directory_and_variables():
 
 
 def test_a_shell_has_the_limits_that_it_is_asked_for():
-    done = sandbox("shell", "--weak", "--disk", 4, "-c", "head -c 9M /dev/zero > big; stat -c %s big")
+    done = sandbox("shell", "--accept-weaker", "all", "--disk", 4, "-c", "head -c 9M /dev/zero > big; stat -c %s big")
     assert int(done.stdout.split()[-1]) <= 4 * 2**20
     assert sandbox("shell", "--memory", 4, "-c", "true").exit_code == 2
     assert "no-such-image" in sandbox("shell", "--image", "no-such-image", "-c", "true").stderr

@@ -40,7 +40,7 @@ DAY_S = 86_400.0
 class Writer(Environment):
     """Tools that write a known number of bytes in a sandbox."""
 
-    sandbox = SandboxSpec(memory_mib=64, disk_mib=8, insecure_ok=True)
+    sandbox = SandboxSpec(memory_mib=64, disk_mib=8, accept_weaker=("all",))
 
     async def reset(self, task, *, seed):
         self.first_sandbox = await self.open_sandbox()
@@ -191,7 +191,7 @@ async def test_the_record_names_the_images_of_the_sandboxes(monkeypatch):
 
 async def test_the_record_names_the_image_of_a_sandbox_that_the_first_call_opens(monkeypatch):
     class Lazy(Environment):
-        sandbox = SandboxSpec(memory_mib=64, insecure_ok=True)
+        sandbox = SandboxSpec(memory_mib=64, accept_weaker=("all",))
 
         def __init__(self) -> None:
             self.backend = shared_backend("namespaces")

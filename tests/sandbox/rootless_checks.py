@@ -92,18 +92,18 @@ async def main() -> None:
         await check_backend(backend, only=checks_about(*themes))
     except ConformanceError as error:
         report["findings"] = error.findings
-    sandbox = await backend.create(SandboxSpec(insecure_ok=True))
+    sandbox = await backend.create(SandboxSpec(accept_weaker=("all",)))
     report["outside"] = (await sandbox.run_python("print(open('/proc/self/uid_map').read())")).text.split()
     report["watched"] = dict.fromkeys(capabilities.watched, "")
     if capabilities.watched:
         report["watchdog"] = await watched(backend)
     await sandbox.run_python("import os; os.mkdir('d'); open('d/f', 'w').write('x' * 9999)")
     snapshot = await sandbox.snapshot()
-    fork = await backend.create(SandboxSpec(insecure_ok=True), snapshot=snapshot)
+    fork = await backend.create(SandboxSpec(accept_weaker=("all",)), snapshot=snapshot)
     guest = fork._guest
     await fork.run_python("import os; os.remove('d/f'); os.rmdir('d'); open('d', 'w').close(); open('/tmp/t', 'w')")
     changed = await fork.snapshot()
-    second = await backend.create(SandboxSpec(insecure_ok=True), snapshot=changed)
+    second = await backend.create(SandboxSpec(accept_weaker=("all",)), snapshot=changed)
     await fork.reset()
     report["layers"] = {
         "stacked": guest.base_snapshot is snapshot and second._guest.base_snapshot is changed,

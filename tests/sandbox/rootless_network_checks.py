@@ -17,7 +17,7 @@ async def main() -> None:
     network = LocalNetwork()
     before = (open_files(), service_threads())
     backend = NamespacesBackend(proxy=network.proxy())
-    sandbox = await backend.create(SandboxSpec(network=NAMES, insecure_ok=True))
+    sandbox = await backend.create(SandboxSpec(network=NAMES, accept_weaker=("all",)))
     await sandbox.write("ca.pem", CERTIFICATE.read_bytes())
     report: dict[str, object] = {"uid": os.getuid()}
     for name, url in (("plain", "http://allowed.test/a"), ("tls", "https://allowed.test/b"), ("evil", "http://evil/")):

@@ -7,7 +7,7 @@ import os
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.testing.backends.runs import ATTACKS, CONTRACT
 
-SMALL = SandboxSpec(memory_mib=64, disk_mib=8, inodes=500, processes=16, open_files=64, insecure_ok=True)
+SMALL = SandboxSpec(memory_mib=64, disk_mib=8, inodes=500, processes=16, open_files=64, accept_weaker=("all",))
 
 
 def checks_about(*themes: str) -> list[str]:

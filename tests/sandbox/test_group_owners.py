@@ -37,7 +37,7 @@ ANOTHER = """
         await backend.close()
     asyncio.run(main())
 """
-CREATE = "await (await backend.create(SandboxSpec(insecure_ok=True))).close()"
+CREATE = "await (await backend.create(SandboxSpec(accept_weaker=('all',)))).close()"
 CLEAN = "await backend.clean()"
 
 
@@ -74,7 +74,7 @@ def forgotten(home: Path, name: str) -> Path:
 
 REFUSED = """
         try:
-            await backend.create(SandboxSpec(insecure_ok=True))
+            await backend.create(SandboxSpec(accept_weaker=("all",)))
         except Exception as error:
             assert "mount it anew" in str(error), error
         assert not await backend.running()

@@ -49,7 +49,7 @@ async def test_third_party_packages_are_hidden_unless_preloaded(backend, sandbox
     for module in ("agentgym", "numpy", "pytest"):
         result = await sandbox.run_python(f"import {module}")
         assert b"ModuleNotFoundError" in result.stderr
-    other = await backend.create(SandboxSpec(memory_mib=256, preload=("numpy", "sqlite3"), insecure_ok=True))
+    other = await backend.create(SandboxSpec(memory_mib=256, preload=("numpy", "sqlite3"), accept_weaker=("all",)))
     result = await other.run_python("import sys; print('numpy' in sys.modules, __import__('numpy').arange(3).sum())")
     assert result.text == "True 3\n"
     assert (await other.exec(["python3", "-c", "import numpy; print(numpy.ones(2).sum())"])).text == "2.0\n"
@@ -88,7 +88,7 @@ print(socket.create_connection(server.getsockname()).recv(2))
 
 
 async def test_a_memory_kill_is_told_from_other_kills(backend):
-    sandbox = await backend.create(SandboxSpec(memory_mib=64, disk_mib=8, insecure_ok=True))
+    sandbox = await backend.create(SandboxSpec(memory_mib=64, disk_mib=8, accept_weaker=("all",)))
     if sandbox.missing:
         pytest.skip("no control groups here: too much memory is a MemoryError, not a kill")
     for session in (None, "a"):
@@ -102,7 +102,7 @@ async def test_a_memory_kill_is_told_from_other_kills(backend):
 
 async def test_files_fill_the_disk_limit_without_killing_the_guest(backend):
     """Files lie in memory; a disk limit near the memory limit must not cost the guest its life."""
-    sandbox = await backend.create(SandboxSpec(memory_mib=48, disk_mib=48, insecure_ok=True))
+    sandbox = await backend.create(SandboxSpec(memory_mib=48, disk_mib=48, accept_weaker=("all",)))
     await sandbox.write("half", bytes(30 << 20))
     for number in range(3):
         with pytest.raises(OSError, match="No space"):

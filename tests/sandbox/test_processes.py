@@ -24,7 +24,7 @@ OWNER = """
     from agentgym.sandbox.namespaces import NamespacesBackend
     async def main():
         backend = NamespacesBackend()
-        sandbox = await backend.create(SandboxSpec(insecure_ok=True))
+        sandbox = await backend.create(SandboxSpec(accept_weaker=("all",)))
         await sandbox.run_python("import subprocess; subprocess.Popen(['sleep', '90'])", session="a")
         print("ready", flush=True)
         await asyncio.sleep(90)

@@ -49,7 +49,7 @@ def test_limits_that_need_control_groups_are_refused_unless_accepted(report):
     if report["level"] == "ns+cgroup":
         pytest.skip("this user has a delegated control group: nothing is missing")
     assert {"memory", "cpu"} <= set(report["missing"])
-    assert "insecure_ok" in report["refused"]
+    assert "--accept-weaker memory,cpu" in report["refused"]
     assert "delegated" in report["refused"]
     assert "memory" in report["refused"]
 

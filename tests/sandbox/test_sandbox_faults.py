@@ -264,11 +264,11 @@ def test_a_process_that_never_closes_its_backend_ends_cleanly():
 
 async def test_what_the_spec_asks_and_cannot_be_had_is_refused_with_a_reason(backend):
     with pytest.raises(SandboxUnavailable, match="no image has this name"):
-        await backend.create(SandboxSpec(image="swe", insecure_ok=True))
+        await backend.create(SandboxSpec(image="swe", accept_weaker=("all",)))
     with pytest.raises(SandboxUnavailable, match="not installed"):
-        await backend.create(SandboxSpec(preload=("no_such_module",), insecure_ok=True))
+        await backend.create(SandboxSpec(preload=("no_such_module",), accept_weaker=("all",)))
     with pytest.raises(SandboxUnavailable, match="truth"):
-        await backend.create(SandboxSpec(preload=("agentgym.tasks",), insecure_ok=True))
+        await backend.create(SandboxSpec(preload=("agentgym.tasks",), accept_weaker=("all",)))
 
 
 async def test_a_broken_snapshot_is_refused(backend, small):

@@ -54,7 +54,7 @@ def unfiltered(tmp_path, monkeypatch) -> Iterator[NamespacesBackend]:
 
 @pytest.mark.needs_namespaces
 async def test_an_end_that_takes_the_kernel_long_is_the_agents_and_close_does_not_fail(unfiltered, caplog):
-    sandbox = await unfiltered.create(SandboxSpec(open_files=256, processes=64, insecure_ok=True))
+    sandbox = await unfiltered.create(SandboxSpec(open_files=256, processes=64, accept_weaker=("all",)))
     began = time.monotonic()
     result = await sandbox.run_python(JOIN.format(sleep=60), timeout_s=4)
     assert (result.timed_out, result.oom_killed, result.exit_code) == (True, False, -9)

@@ -86,7 +86,7 @@ async def test_a_limit_that_has_ended_is_freed_before_its_timer_would_have_fired
 class Tools(Environment):
     """Tools that sleep, compute and wait."""
 
-    sandbox = SandboxSpec(memory_mib=64, insecure_ok=True)
+    sandbox = SandboxSpec(memory_mib=64, accept_weaker=("all",))
 
     def __init__(self) -> None:
         self.released = threading.Event()

@@ -21,7 +21,7 @@ PATCH = """--- a/one.txt
 @pytest.mark.parametrize("patch", [PATCH, PATCH.rstrip("\n")], ids=["whole", "without its last newline"])
 async def test_a_patch_is_applied(patch):
     backend = NamespacesBackend()
-    sandbox = await backend.create(SandboxSpec(insecure_ok=True))
+    sandbox = await backend.create(SandboxSpec(accept_weaker=("all",)))
     try:
         await sandbox.write(f"{ROOT}/one.txt", b"kept\nold\n")
         await apply_patch(sandbox, patch)

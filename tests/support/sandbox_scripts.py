@@ -22,7 +22,7 @@ SCRIPT = """
     from agentgym.errors import SandboxDied, SandboxUnavailable
     from agentgym.sandbox.limits import SandboxSpec
     from agentgym.sandbox.namespaces import NamespacesBackend
-    spec = SandboxSpec(insecure_ok=True)
+    spec = SandboxSpec(accept_weaker=("all",))
 """
 
 

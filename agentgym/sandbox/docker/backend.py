@@ -33,7 +33,7 @@ from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
+from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Capabilities, Layer, Running, Snapshot
 from agentgym.sandbox.docker import owner as docker_owner
 from agentgym.sandbox.docker.container import (
@@ -50,7 +50,7 @@ from agentgym.sandbox.docker.rendezvous import Rendezvous, SocketDirectory
 from agentgym.sandbox.host.guest_handle import descriptors_available
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.host.snapshots import restore
-from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.limits import ALL, SandboxSpec, unenforceable
 from agentgym.sandbox.link import Link, in_memory
 from agentgym.sandbox.network.proxy import Proxy
 from agentgym.sandbox.time_limit import uncounted
@@ -107,7 +107,7 @@ class DockerBackend:
     async def probe(self) -> Capabilities:
         """Create a sandbox to find out what the daemon can enforce."""
         try:
-            guest = await self._create_guest(SandboxSpec(insecure_ok=True), None)
+            guest = await self._create_guest(SandboxSpec(accept_weaker=(ALL,)), None)
         except SandboxUnavailable as error:
             return Capabilities(False, reason=str(error))
         await guest.close()
@@ -192,11 +192,8 @@ class DockerBackend:
             )
         image = await _in_thread(daemon, daemon.image, spec.image)
         missing = missing_limits(daemon.facts, self.runtime)
-        if missing and not spec.insecure_ok:
-            raise LimitUnenforceable(
-                f"The Docker daemon cannot enforce every limit of the spec ({' '.join(missing.values())}) To accept "
-                "weaker limits, for code that you trust, set SandboxSpec.insecure_ok=True."
-            )
+        if not spec.accepts(missing):
+            raise unenforceable(missing)
         layers = snapshot.layers if snapshot is not None and spec.writable_root else ()
         guest = await self._start(spec, daemon, directory, image, layers)
         guest.missing = missing

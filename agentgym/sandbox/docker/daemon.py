@@ -31,11 +31,11 @@ _DELEGATE = "Remedy: run the daemon as root, or give a rootless one a delegated 
 _RUNC = "Remedy: the runtime runc or crun, if this limit matters more than gVisor's own kernel."
 # gVisor enforces these limits from outside: exceeding one ends the whole sandbox, and the episode does not count
 _OWN_KERNEL = {
-    "memory": f"memory: each process alone is bounded; too much in all ends the sandbox. {_RUNC}",
-    "processes": f"processes: too many end the sandbox. {_RUNC}",
-    "cpu": f"cpu: the bound is on gVisor as a whole, and what the sandbox itself measures is not exact. {_RUNC}",
-    "inodes": f"inodes: the number of files is bounded only by the memory that they take. {_RUNC}",
-    "guest": f"guest: the agent can read how process 1 was started, but cannot act on it. {_RUNC}",
+    "memory": f"each process alone is bounded; too much in all ends the sandbox. {_RUNC}",
+    "processes": f"too many end the sandbox. {_RUNC}",
+    "cpu": f"the bound is on gVisor as a whole, and what the sandbox itself measures is not exact. {_RUNC}",
+    "inodes": f"the number of files is bounded only by the memory that they take. {_RUNC}",
+    "guest": f"the agent can read how process 1 was started, but cannot act on it. {_RUNC}",
 }
 
 T = TypeVar("T")
@@ -206,7 +206,7 @@ def missing_limits(facts: dict[str, Any], runtime: str | None) -> dict[str, str]
             f"dockerd --add-runtime {runtime}=/path/of/{runtime}, or in /etc/docker/daemon.json."
         )
     missing = {
-        name: f"{name}: the daemon's control groups have no controller for it. {_DELEGATE}"
+        name: f"the daemon's control groups have no controller for it. {_DELEGATE}"
         for name, fact in _FACTS.items()
         if not facts.get(fact, True)
     }

@@ -194,7 +194,7 @@ class Spawner:
     def _refuse(self, spec: dict[str, Any]) -> tuple[str, str] | None:
         if self.startup_error:
             return self.startup_error
-        if self.cgroups.missing and not spec["insecure_ok"]:
+        if "all" not in spec["accepted"] and self.cgroups.missing.keys() - spec["accepted"]:
             return "limit", json.dumps(self.cgroups.missing)
         missing = self.layers.missing(spec["layers"])
         if missing:

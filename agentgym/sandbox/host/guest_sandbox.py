@@ -201,7 +201,7 @@ class GuestSandbox:
 
     @property
     def missing(self) -> dict[str, str]:
-        """Return the limits of the spec not enforced here, each with the reason; only with `insecure_ok`."""
+        """Return the limits of the spec not enforced here, each with the reason; only those accepted."""
         return self._guest.missing
 
     @property

@@ -26,12 +26,12 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
+from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
 from agentgym.sandbox.host.guest_handle import GuestHandle, descriptors_available
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.host.snapshots import restore
-from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.limits import ALL, SandboxSpec, unenforceable
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.namespaces import processes
 from agentgym.sandbox.namespaces.layer_cache import LayerCache, keys_of
@@ -92,7 +92,7 @@ class NamespacesBackend:
     async def probe(self) -> Capabilities:
         """Create a sandbox to find out what this machine can enforce."""
         try:
-            guest = await self._create_guest(SandboxSpec(insecure_ok=True), None)
+            guest = await self._create_guest(SandboxSpec(accept_weaker=(ALL,)), None)
         except SandboxUnavailable as error:
             return Capabilities(False, reason=str(error))
         missing = guest.missing
@@ -307,7 +307,7 @@ def _creation_request(
         "inodes": max(spec.inodes - files, _LEAST_INODES),
         "open_files": spec.open_files,
         "environment": {**environment, **environment_for(spec.network), **dict(spec.environment)},
-        "insecure_ok": spec.insecure_ok,
+        "accepted": spec.accepted,
         "layers": keys_of(below.layers) if below is not None else [],
         **root,
     }
@@ -321,18 +321,18 @@ _SHORTAGES = {
     "processes": "Raise the limit on processes (ulimit -u, or pids.max of the control group), or run fewer sandboxes.",
     "memory": "The machine is short of memory: run fewer sandboxes at once.",
 }
-_REMEDY = "Remedy: run as root, or below a cgroup v2 that is delegated to this user (systemd-run -p Delegate=yes)."
+_REMEDY = (
+    "Remedy: run as root, or below a cgroup v2 that is delegated to this user (systemd-run --user --scope -p "
+    "Delegate=yes COMMAND)."
+)
 
 
 def _creation_error(spawner_report: dict[str, Any] | None) -> SandboxError:
     """Return the exception for a sandbox that could not be created."""
     kind, text = (spawner_report or {}).get("kind", ""), (spawner_report or {}).get("text", "")
     if kind == "limit":
-        listed = "; ".join(f"{name}: {why}, {_WATCHDOG_SUBSTITUTE[name]}" for name, why in json.loads(text).items())
-        return LimitUnenforceable(
-            f"This machine cannot enforce every limit of the spec ({listed}). {_REMEDY} To accept weaker limits, for "
-            "code that you trust, set SandboxSpec.insecure_ok=True."
-        )
+        missing = json.loads(text)
+        return unenforceable({name: f"{why}, {_WATCHDOG_SUBSTITUTE[name]}" for name, why in missing.items()}, _REMEDY)
     if kind == "image":
         return SandboxUnavailable(f"No sandbox can be created from this image: {text}.")
     if kind in _SHORTAGES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Annotated, Any, Literal
@@ -18,6 +19,7 @@ from agentgym.reward.contract import Reward
 from agentgym.rollout import EpisodeHook
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
+from agentgym.sandbox.limits import accepting, limit_names
 
 Step = Annotated[int, Field(ge=0)]
 
@@ -130,6 +132,9 @@ class EpisodeSection(Section):
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     concurrency: Count = 64
     backend: Annotated[str | None, Registered("backends")] = None
+    accept_weaker: tuple[str, ...] = ()
+    """Names of limits that sandboxes may lack where the machine cannot enforce them, such as ["memory", "cpu"] for an
+    ordinary user without control groups; "all" stands for every limit (docs/security.md)."""
     environment: str | None = None
     environment_options: dict[str, Any] = {}
     pool: Annotated[int, Field(ge=0)] = 0
@@ -154,6 +159,14 @@ class EpisodeSection(Section):
     max_failures_in_a_row: Count = 100
     stall_warning_s: Positive = 300.0
 
+    @field_validator("accept_weaker")
+    @classmethod
+    def _limits(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            return limit_names(names, "accept_weaker")
+        except UnknownNameError as error:
+            raise ValueError(str(error)) from error
+
     @model_validator(mode="before")
     @classmethod
     def _pool_for_docker(cls, table: Any) -> Any:
@@ -170,6 +183,10 @@ class EpisodeSection(Section):
                 )
         parse_hooks([*self.stop_if, *self.hooks])
         return self
+
+    def accepting(self) -> AbstractContextManager[None]:
+        """Let the sandboxes of this process lack the limits of `accept_weaker` while the block runs."""
+        return accepting(self.accept_weaker)
 
     def budgets_at(self, step: int) -> Budgets:
         """Return the budgets of the training episodes of batch `step`; the first batch of episodes is 0."""
