@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from agentgym import Call, Content, Environment, Message, Result, Task, TextPart, Tool
+from agentgym import Call, Content, Environment, LimitUnenforceable, Message, Result, Task, TextPart, Tool
 
 from .arguments import plausible
 from .findings import Findings, short
@@ -97,6 +97,8 @@ async def check_opening(subject: CheckSubject) -> bool:
     recorded = RecordedEnvironment(subject, subject.task, subject.seed)
     try:
         opening = await recorded.open()
+    except LimitUnenforceable:  # of this machine, not of the environment
+        raise
     except Exception as error:  # noqa: BLE001  reported as a finding
         subject.findings.add(
             f"reset raised {type(error).__name__} on task {subject.task.id!r}: {short(error, 400)}. If the environment "

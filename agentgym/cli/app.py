@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shlex
 import sys
 from typing import Annotated, Any
 
@@ -32,7 +33,7 @@ from agentgym.cli.help import HELP_WIDTH
 from agentgym.cli.registered import OpenGroup
 from agentgym.cli.termination import StopSignal, interrupted_by_signals, not_writable
 from agentgym.deprecation import renamed_options, warn_renamed
-from agentgym.errors import AgentGymError
+from agentgym.errors import AgentGymError, LimitUnenforceable
 
 FAILED = 2
 OPTIONAL = dict.fromkeys(("torch", "trl", "transformers", "accelerate", "datasets", "tensorboard"), "train")
@@ -54,7 +55,8 @@ class Commands(OpenGroup):
         show_tracebacks(ctx.meta["agentgym.debug"])
         quieten_bitsandbytes()
         current = current_spelling([argument for argument in args if argument != "--debug"])
-        return super().parse_args(ctx, with_first("--accept-weaker", current))
+        option, ctx.meta["agentgym.command"] = split_option("--accept-weaker", current)
+        return super().parse_args(ctx, [*option, *ctx.meta["agentgym.command"]])
 
     def invoke(self, ctx: Any) -> Any:
         with interrupted_by_signals() as stop:
@@ -67,6 +69,8 @@ class Commands(OpenGroup):
             if ctx.meta["agentgym.debug"]:
                 raise
             print_error(str(error))
+            if isinstance(error, LimitUnenforceable) and error.limits:
+                err().print(remedies(error, ctx.meta["agentgym.command"]), markup=False, soft_wrap=True)
             raise typer.Exit(FAILED) from error
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
@@ -100,14 +104,21 @@ def current_spelling(arguments: list[str]) -> list[str]:
     return arguments
 
 
-def with_first(option: str, arguments: list[str]) -> list[str]:
-    """Return arguments with an option and its value at the front, where the options of all commands belong."""
+def split_option(option: str, arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Return an option with its value, from anywhere before `--`, and the other arguments."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     for position, argument in enumerate(arguments[:end]):
         if argument.partition("=")[0] == option:
             after = position + (1 if "=" in argument else 2)
-            return [*arguments[position:after], *arguments[:position], *arguments[after:]]
-    return arguments
+            return arguments[position:after], [*arguments[:position], *arguments[after:]]
+    return [], arguments
+
+
+def remedies(error: LimitUnenforceable, arguments: list[str]) -> str:
+    """Return the command again, once with a control group and once with weaker limits."""
+    command = shlex.join(["agentgym", *arguments])
+    accepting = f"{command} --accept-weaker {','.join(error.limits)}"
+    return f"  systemd-run --user --scope -p Delegate=yes {command}\n  {accepting}"
 
 
 app = typer.Typer(

@@ -13,7 +13,7 @@ import typer
 
 from agentgym.cli.console import err, exit_by_failures, out, progress_bar, resumable, run, write_text
 from agentgym.cli.fields import takes
-from agentgym.cli.options import TaskOptions, load_tasks, rollout_options
+from agentgym.cli.options import TaskOptions, check_sandboxes, load_tasks, rollout_options
 from agentgym.cli.policies import Agent, AgentOptions
 from agentgym.cli.user_code import Import
 from agentgym.text import counted, percent
@@ -87,6 +87,7 @@ def evaluate(
     if earlier is not None:
         check_tasks(earlier, task_set, split, chosen)
     err().print(f"{name}:{split}: {counted(len(chosen), 'task')}. Loading {agent.policy}.", style="dim", soft_wrap=True)
+    check_sandboxes(chosen, config)
     player, player_name = agent.load(task_set)
     if config.temperature is None:
         config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -129,3 +131,13 @@ def load_tasks(tasks: tuple[str, str], limit: int | None, config: RolloutConfig)
     chosen = choose(task_set, tasks[1], limit)
     check_environment_options(chosen, config)
     return task_set, chosen
+
+
+def check_sandboxes(tasks: Sequence[Task], config: RolloutConfig) -> None:
+    """Check, before anything is loaded, that this host enforces the limits of the tasks' sandboxes.
+
+    Raises: LimitUnenforceable.
+    """
+    from agentgym.rollout.sandbox_check import check_limits
+
+    asyncio.run(check_limits(tasks, config))

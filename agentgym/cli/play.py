@@ -10,7 +10,7 @@ import typer
 
 from agentgym.cli.console import Interrupted, out, run
 from agentgym.cli.fields import takes
-from agentgym.cli.options import judging_options, one_task, split_tasks, unhurried
+from agentgym.cli.options import check_sandboxes, judging_options, one_task, split_tasks, unhurried
 from agentgym.cli.user_code import Import
 from agentgym.errors import TaskError
 from agentgym.text import counted
@@ -69,6 +69,7 @@ def play(
     console = out()
     human = HumanPolicy(console)
     config = replace(unhurried(options.make_config()), environment=environment)
+    check_sandboxes([task], config)
     manager = EpisodeManager(human, config, label="play")
     [trajectory] = run(manager.collect([task]))
     if trajectory.turns:

@@ -12,7 +12,7 @@ import typer
 
 from agentgym.cli.console import err, out, progress_bar, run
 from agentgym.cli.fields import Fields, FieldsCommand, takes
-from agentgym.cli.options import backend_option, endless_budgets, rollout_options
+from agentgym.cli.options import backend_option, check_sandboxes, endless_budgets, rollout_options
 from agentgym.cli.policies import AgentOptions
 from agentgym.cli.run_ledger import new_ledger, open_run
 from agentgym.cli.user_code import Import
@@ -113,6 +113,7 @@ def replay(
             "all of them failed."
         )
     config = replace(options.make_config(), budgets=endless_budgets())
+    check_sandboxes([record.task for record in valid], config)
 
     def manager_of(record: Trajectory) -> EpisodeManager:
         return EpisodeManager(ScriptedPolicy(()), replace(config, hooks=recorded_hooks(record.provenance)))
@@ -186,6 +187,7 @@ def fork(
             f"--turn {turn} is too large: {record.id} has {counted(len(record.turns), 'turn')}. Turn 1 starts from "
             "its beginning."
         )
+    check_sandboxes([record.task], config)
     agent: Any
     if player.policy is None:
         agent, config = HumanPolicy(out()), replace(config, group_size=1)

@@ -11,7 +11,7 @@ import typer
 
 from agentgym.cli.console import exit_by_failures, out, progress_bar, resumable, run
 from agentgym.cli.fields import Fields, takes
-from agentgym.cli.options import TaskOptions, load_tasks, rollout_options
+from agentgym.cli.options import TaskOptions, check_sandboxes, load_tasks, rollout_options
 from agentgym.cli.policies import AgentOptions
 from agentgym.cli.user_code import Import
 from agentgym.text import percent
@@ -75,6 +75,7 @@ def play_and_keep(
     spending = Spending(Price.parse(output.price) if output.price else None, output.max_cost)
     config = replace(config, temperature=1.0 if config.temperature is None else config.temperature)
     task_set, chosen = load_tasks(tasks, limit, config)
+    check_sandboxes(chosen, config)
     agent, agent_name = player.load(task_set)
     hint = "Run the same command again to go on." if output.folder else "Nothing is kept without --out DIR."
     identity = {"policy": identity_of_policy(agent, agent_name), "task_set": tasks[0], "split": tasks[1]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
@@ -66,11 +67,13 @@ def environments(
     from agentgym import registry
     from agentgym.cluster.serving import check_installed, listen, serve_environments
     from agentgym.cluster.tokens import server_tokens
+    from agentgym.rollout.sandbox_check import check_enforced
 
     check_installed()
     for name in names or ():
         registry.load("environments", name)
     served = names or _available()
+    asyncio.run(check_enforced(served, options.make_config()))
     tokens, host = server_tokens(listening.token_file), listening.host
     socket = listen(host, listening.port)
     _warn_if_unencrypted(host)

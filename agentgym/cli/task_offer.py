@@ -13,7 +13,7 @@ import typer
 
 from agentgym.cli.console import err, out, run
 from agentgym.cli.fields import Fields
-from agentgym.cli.options import JUDGING, one_task, rollout_options, split_tasks, unhurried
+from agentgym.cli.options import JUDGING, check_sandboxes, one_task, rollout_options, split_tasks, unhurried
 from agentgym.cli.run_ledger import new_ledger
 from agentgym.text import counted
 
@@ -117,6 +117,7 @@ class OfferOptions(ListenOptions):
         name, split = split_tasks(self.tasks, "train")
         config = unhurried(self.episodes.make_config())
         offered = registry.load_task_set(name)[split]
+        check_sandboxes(offered, config)
         tokens = server_tokens(token_file) if token_file is not None else ()
         listening = listen(host, self.port)
         with new_ledger(folder) as ledger:
@@ -158,8 +159,10 @@ class OfferedTask:
 
         name, split = split_tasks(self.tasks, "train")
         task = one_task(registry.load_task_set(name), split, self.index, self.task_id)
+        config = unhurried(self.episodes.make_config())
+        check_sandboxes([task], config)
         with new_ledger(self.folder) as ledger:
-            trajectory = run(offer(task, unhurried(self.episodes.make_config()), ledger))
+            trajectory = run(offer(task, config, ledger))
         _show_outcome(trajectory)
 
 

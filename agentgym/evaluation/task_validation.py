@@ -29,6 +29,7 @@ from agentgym.reward.contract import Reward, validate_feedback
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout.sandbox_check import check_limits
 from agentgym.storage.journal import Journal
 from agentgym.task.definition import Task
 from agentgym.task.task_set import TaskSet
@@ -96,8 +97,10 @@ async def validate_tasks(
         journal: the file of a `Journal`, created if missing; None to keep nothing.
         at_once: how many tasks are played concurrently.
         progress: called with the numbers of decided tasks, of all tasks, and of tasks by kind of verdict.
+    Raises: LimitUnenforceable if this machine does not enforce the limits of their sandboxes.
     """
     tasks = [task for split in task_set for task in task_set[split]]
+    await check_limits(tasks, RolloutConfig())
     known = None if journal is None else Journal(journal)
     gate, validation = asyncio.Semaphore(max(at_once, 1)), _Validation(task_set)
     verdicts: dict[str, Verdict] = {}

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from agentgym.environment import EnvironmentWrapper
-from agentgym.errors import LedgerError, RequestsRefused, RewardError
+from agentgym.errors import LedgerError, LimitUnenforceable, RequestsRefused, RewardError
 from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy, Request, Sampling
 from agentgym.rollout.budgets import BudgetUsage
@@ -26,7 +26,7 @@ from agentgym.task.definition import Task
 from agentgym.trajectory import PromptAddition, Provenance
 from agentgym.trajectory.record import Trajectory
 
-NEVER_RETRIED = (RewardError, RequestsRefused)
+NEVER_RETRIED = (RewardError, RequestsRefused, LimitUnenforceable)
 """Failures that a retry would not avoid."""
 
 

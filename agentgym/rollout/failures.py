@@ -14,7 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import EnvironmentServerError, EpisodesFailed, JudgeError, PolicyError, SandboxError
+from agentgym.errors import (
+    EnvironmentServerError,
+    EpisodesFailed,
+    JudgeError,
+    LimitUnenforceable,
+    PolicyError,
+    SandboxError,
+)
 from agentgym.messages import StopReason
 from agentgym.text import visible
 from agentgym.trajectory.record import Trajectory
@@ -44,6 +51,12 @@ def cause_of(error: BaseException, activity: str) -> str:
 def is_bug(cause: str) -> bool:
     """Return whether a line from `cause_of` reports a bug in code, not a failed machine, server or judge."""
     return cause.partition(":")[0] not in _names_of(*INFRASTRUCTURE)
+
+
+def refusal_of(trajectory: Trajectory) -> LimitUnenforceable | None:
+    """Return the error that ends a run in which an episode failed for a limit that its machine cannot enforce."""
+    kind, _, text = (trajectory.error or "").partition(": ")
+    return LimitUnenforceable(text) if kind == LimitUnenforceable.__name__ else None
 
 
 def format_causes(causes: Counter[str]) -> list[str]:

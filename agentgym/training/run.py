@@ -92,6 +92,7 @@ def train(
         context = RunContext.open(run, recipe, task_set, console, processes, state_keys=state_keys)
         warn = partial(console.print, style="yellow", markup=False, soft_wrap=True)
         try:
+            context.check_sandboxes()
             names = recipe.track if processes.is_first else ()
             with tracked(
                 names, run.path, recipe.model_dump(mode="json"), warn, partial(_shown_episodes, context)

@@ -9,7 +9,7 @@ import pickle
 import pytest
 from typer.testing import CliRunner
 
-from agentgym.cli.app import app, with_first
+from agentgym.cli.app import app, remedies, split_option
 from agentgym.cluster.episode_worker import fault_of, node_facts
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import UnknownNameError
@@ -70,9 +70,12 @@ def test_a_refusal_says_the_words_that_accept():
 
 def test_the_switch_may_stand_anywhere_before_two_dashes():
     option = "--accept-weaker"
-    assert with_first(option, ["eval", "a", option, "cpu", "-x"]) == [option, "cpu", "eval", "a", "-x"]
-    assert with_first(option, ["eval", f"{option}=cpu"]) == [f"{option}=cpu", "eval"]
-    assert with_first(option, ["run", "--", option, "cpu"]) == ["run", "--", option, "cpu"]
+    assert split_option(option, ["eval", "a", option, "cpu", "-x"]) == ([option, "cpu"], ["eval", "a", "-x"])
+    assert split_option(option, ["eval", f"{option}=cpu"]) == ([f"{option}=cpu"], ["eval"])
+    assert split_option(option, ["run", "--", option, "cpu"]) == ([], ["run", "--", option, "cpu"])
+    lines = remedies(unenforceable(WATCHED), ["eval", "a b"]).splitlines()
+    assert lines[0].strip() == "systemd-run --user --scope -p Delegate=yes agentgym eval 'a b'"
+    assert lines[1].strip() == "agentgym eval 'a b' --accept-weaker memory,cpu"
 
 
 def test_an_unknown_name_ends_a_command_before_it_does_anything():

@@ -16,7 +16,7 @@ from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.engine import Engine, EpisodePlayer, LocalEngine
 from agentgym.rollout.episode import EpisodeFactory
 from agentgym.rollout.episodes import EpisodeJob
-from agentgym.rollout.failures import FailureStreak, too_many_failures
+from agentgym.rollout.failures import FailureStreak, refusal_of, too_many_failures
 from agentgym.rollout.group_rewards import GroupRewards, HeldGroup
 from agentgym.rollout.workers.slots import Slots
 from agentgym.rollout.workers.standstill import StandstillWatch
@@ -212,14 +212,16 @@ class WorkerPool:
             self._start(self._judge(group))
 
     def _stop_after_failures(self, trajectory: Trajectory) -> None:
-        """End the run after too many failures in a row; set these episodes aside in the ledger.
+        """End the run after too many failures in a row, or one that all others share; set these episodes aside in the
+        ledger.
 
-        Raises: EpisodesFailed with their causes.
+        Raises: EpisodesFailed with their causes, LimitUnenforceable.
         """
-        if failed := self._failures.too_many_with(trajectory):
+        refusal = refusal_of(trajectory)
+        if failed := self._failures.too_many_with(trajectory) or ([trajectory] if refusal else []):
             if self._ledger is not None:
                 self._ledger.set_aside(self._label, [t.id for t in failed])
-            raise too_many_failures(failed, is_recorded=self._ledger is not None)
+            raise refusal or too_many_failures(failed, is_recorded=self._ledger is not None)
 
     async def _judge(self, group: HeldGroup) -> None:
         for job in await self._groups.judge(group):

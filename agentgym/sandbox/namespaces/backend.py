@@ -101,7 +101,9 @@ class NamespacesBackend:
             True,
             "ns" if missing else "ns+cgroup",
             enforced=tuple(name for name in _ENFORCED if name not in missing),
-            missing=tuple((name, f"{why}: {_WATCHDOG_SUBSTITUTE[name]}. {_REMEDY}") for name, why in missing.items()),
+            missing=tuple(
+                (name, f"{why}; instead {_WATCHDOG_SUBSTITUTE[name]}. {_REMEDY}") for name, why in missing.items()
+            ),
             watched=tuple(missing),
             snapshots=True,
         )
@@ -332,7 +334,9 @@ def _creation_error(spawner_report: dict[str, Any] | None) -> SandboxError:
     kind, text = (spawner_report or {}).get("kind", ""), (spawner_report or {}).get("text", "")
     if kind == "limit":
         missing = json.loads(text)
-        return unenforceable({name: f"{why}, {_WATCHDOG_SUBSTITUTE[name]}" for name, why in missing.items()}, _REMEDY)
+        return unenforceable(
+            {name: f"{why}; instead {_WATCHDOG_SUBSTITUTE[name]}" for name, why in missing.items()}, _REMEDY
+        )
     if kind == "image":
         return SandboxUnavailable(f"No sandbox can be created from this image: {text}.")
     if kind in _SHORTAGES:

@@ -18,6 +18,7 @@ from agentgym.policy.vllm_training import ServedModel, TrainedVllmPolicy, VllmEn
 from agentgym.reward.contract import Reward
 from agentgym.rollout.progress import PhaseProgress
 from agentgym.rollout.rollouts import Rollouts
+from agentgym.rollout.sandbox_check import check_limits
 from agentgym.storage.adaptations import adaptations_of
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
@@ -149,6 +150,14 @@ class RunContext:
         )
         run = folder, recipe, device, task_set, rollouts, console, progress, processes, engine
         return cls(*run, reward=rollouts.reward, adapted=adaptations_of(recipe.policy.path))
+
+    def check_sandboxes(self) -> None:
+        """Check, before a model is loaded, that this host enforces the limits of sandboxes. Raises: LimitUnenforceable.
+
+        A run that goes on may do so on another host than it began on.
+        """
+        tasks = [task for split in self.task_set for task in self.task_set[split]]
+        self.rollouts.finish(check_limits(tasks, self.rollouts.config))
 
     def close(self) -> None:
         """Close the vLLM server, if there is one, the sandboxes and the ledger."""

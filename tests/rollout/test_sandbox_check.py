@@ -1,0 +1,118 @@
+"""What this machine cannot enforce ends a command before anything is loaded, or is recorded where it is accepted."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+import agentgym
+from agentgym import (
+    Budgets,
+    EpisodeManager,
+    LimitUnenforceable,
+    RolloutConfig,
+    SandboxSpec,
+    ScriptedPolicy,
+    Task,
+    TaskSet,
+)
+from agentgym.cli.app import app
+from agentgym.errors import SandboxUnavailable
+from agentgym.rollout.sandbox_check import check_limits
+from agentgym.sandbox import Usage
+from agentgym.sandbox.limits import ACCEPT_WEAKER, unenforceable
+from agentgym.testing import Counter, TargetReached
+
+MISSING = {"memory": "no group", "cpu": "no group"}
+
+
+class Memory:
+    """A sandbox that runs nothing."""
+
+    missing = MISSING
+
+    async def usage(self):
+        return Usage()
+
+    async def reset(self): ...
+
+    async def close(self): ...
+
+
+class Weak:
+    """A backend without memory and processor limits. `opened` has the spec of each request."""
+
+    name = "weak-for-tests"
+    opened: list[SandboxSpec] = []
+
+    async def create(self, spec, *, snapshot=None):
+        self.opened.append(spec)
+        if spec.image != "host":
+            raise SandboxUnavailable("no image here")
+        if not spec.accepts(MISSING):
+            raise unenforceable(MISSING)
+        return Memory()
+
+    async def close(self): ...
+
+
+class Boxed(Counter):
+    """Counts beside a sandbox."""
+
+    sandbox = SandboxSpec(network=("example.org",))
+    reward = TargetReached()
+
+    async def reset(self, task, *, seed):
+        await self.default_sandbox()
+        return await super().reset(task, seed=seed)
+
+
+class Pictured(Boxed):
+    sandbox = SandboxSpec(image="absent")
+
+
+def task(name, environment):
+    return Task(name, environment, "Count to 2.", parameters={"target": 2}, truth=2)
+
+
+BOXED = "test/boxed-counter-v1"
+agentgym.register(BOXED, Boxed)
+agentgym.register("test/pictured-counter-v1", Pictured)
+agentgym.register(Weak.name, Weak, kind="backends")
+TASKS = [task(f"t{n}", BOXED) for n in range(3)]
+agentgym.register("test/boxed-counts-v1", TaskSet("test/boxed-counts-v1", {"train": TASKS}), kind="task_sets")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_accepted(monkeypatch):
+    monkeypatch.setenv(ACCEPT_WEAKER, "")
+    monkeypatch.setattr(Weak, "opened", [])
+
+
+@pytest.mark.parametrize("command", ["rollout", "eval"])
+def test_a_command_ends_before_it_loads_a_policy_with_one_message(command):
+    words = [command, "test/boxed-counts-v1:train", "--policy", "no/such/model", "--backend", Weak.name]
+    finished = CliRunner().invoke(app, words)
+    assert (finished.exit_code, finished.stdout, finished.stderr.count("cannot enforce")) == (2, "", 1)
+    assert finished.stderr.splitlines()[-1] == f"  agentgym {' '.join(words)} --accept-weaker memory,cpu"
+    assert [spec.network for spec in Weak.opened] == [False], "one sandbox, and no proxy for it"
+
+
+async def test_one_sandbox_is_opened_for_all_environments_and_none_for_those_elsewhere():
+    config = RolloutConfig(backend=Weak.name)
+    pictured = [task("p", "test/pictured-counter-v1")]
+    with pytest.raises(LimitUnenforceable):
+        await check_limits([*TASKS, *pictured], config)
+    assert len(Weak.opened) == 1
+    await check_limits(TASKS, RolloutConfig(backend=Weak.name, environment=f"http://127.0.0.1:9/{BOXED}"))
+    await check_limits([task("c", "agentgym/text-doors-v1")], config)
+    await check_limits(TASKS, RolloutConfig(backend=Weak.name, environment=Counter))
+    assert len(Weak.opened) == 1
+
+
+async def test_a_run_ends_with_the_first_episode_that_no_retry_would_save():
+    """A library's caller checks nothing before: three episodes are not retried, and the error is raised once."""
+    config = RolloutConfig(backend=Weak.name, concurrency=1, budgets=Budgets(infra_retries=2))
+    with pytest.raises(LimitUnenforceable, match="--accept-weaker memory,cpu"):
+        await EpisodeManager(ScriptedPolicy(()), config).collect(TASKS)
+    assert len(Weak.opened) == 1
