@@ -8,10 +8,8 @@ Checked against trl 1.16; `check_trl` names the method that another version has 
 from __future__ import annotations
 
 import inspect
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import compress
 from typing import Any
 
@@ -36,7 +34,7 @@ from agentgym.evaluation.diagnostics import (
 from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Policy
 from agentgym.rollout.rollouts import Rollouts
-from agentgym.task.definition import Task, seed_of
+from agentgym.task.definition import Task
 from agentgym.task.task_set import TaskSet
 from agentgym.training.gatherers import GatheredGroup, Gatherer, StepRequest, play_groups
 from agentgym.training.loss.grpo_batches import (
@@ -54,7 +52,7 @@ from agentgym.training.loss.policy_loss import PolicyLossTrainer
 from agentgym.training.loss.row_data import ROW_DATA, ForwardPass
 from agentgym.training.loss.step_batch import StepBatch, role_metrics
 from agentgym.training.parts import TrainingPart
-from agentgym.training.samplers import Sampler
+from agentgym.training.samplers import Sampler, Shuffled
 from agentgym.training.signals.policy_pass import MEASURES, PROVIDES, PolicyPass, policy_pass
 from agentgym.training.signals.provider import SignalProvider, SignalRows
 from agentgym.trajectory.record import Trajectory
@@ -104,7 +102,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         trainable_roles: only turns in these roles are trained on; empty for all turns.
         failures: failure treatments that override the table in agentgym.evaluation.failures.
         gather: plays the groups of a step.
-        sampler: chooses the tasks of each step; None lets TRL shuffle them.
+        sampler: chooses the tasks of each step, of which TRL only says how many there are; None shuffles them.
         parts: supply further inputs of the objective and the terms, take part in each pass over a batch, and learn from
             the episodes.
         before_playing: called in every process before the first process plays.
@@ -139,7 +137,8 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         self._tasks, self._rollouts, self._label, self._estimator = tasks, rollouts, label, estimator
         self._signal_providers, self._failures = signal_providers, failures
         self._trainable_roles = tuple(trainable_roles)
-        self._gather, self._sampler = gather, sampler
+        self._gather = gather
+        self._sampler = Shuffled("shuffled", tasks, args.seed) if sampler is None else sampler
         self.before_playing = before_playing
         self._pace = Pace()
         self._prompt_rows: list[dict[str, Any]] = []  # the rows that TRL has asked for
@@ -280,8 +279,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
 
     def _update_learners(self) -> None:
         """Let the sampler, the signal providers and the parts learn from the batch, and log their metrics."""
-        if self._sampler is not None:
-            self.log_metrics(self._sampler.update([own for group in self._episodes.groups if (own := group.unaided)]))
+        self.log_metrics(self._sampler.update([own for group in self._episodes.groups if (own := group.unaided)]))
         for provider in self._signal_providers:
             self.log_metrics(provider.update(self._episodes.trajectories))
         for part in self.parts:
@@ -321,24 +319,15 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         self.rollout_policy.version = step
         label = f"{self._label if self.model.training else 'eval'}-{step:06d}"
         tasks = [self._tasks[i] for i in indices[::size]]
-        if self._sampler is not None and self.model.training:
-            tasks = self._sampler.draw(len(tasks), step)
-        more_tasks = partial(self._more_tasks, tasks)
-        return self._gather(
-            StepRequest(
-                self._rollouts.at_step(step), self.rollout_policy, tasks, label, size, self._progress(), more_tasks
-            )
-        )
 
-    def _more_tasks(self, drawn: Sequence[Task], count: int, further: int) -> list[Task]:
-        """Draw `count` tasks that the step has not drawn yet, if there are enough; see StepRequest.more_tasks."""
-        step = self.state.global_step
-        if self._sampler is not None and self.model.training:
-            return self._sampler.draw(count, step, further)
-        names = {task.id for task in drawn}
-        others = [task for task in self._tasks if task.id not in names] or list(self._tasks)
-        rng = random.Random(seed_of("more tasks", self.args.seed, step, further))
-        return rng.sample(others, count) if count <= len(others) else rng.choices(others, k=count)
+        def draw(count: int, further: int = 0) -> list[Task]:
+            return self._sampler.draw(count, step // self.num_iterations, further)
+
+        if self.model.training:
+            tasks = draw(len(tasks))
+        return self._gather(
+            StepRequest(self._rollouts.at_step(step), self.rollout_policy, tasks, label, size, self._progress(), draw)
+        )
 
 
 def episode_return(completions: list[Any], episode_return: list[float | None], **_: Any) -> list[float | None]:

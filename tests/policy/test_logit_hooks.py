@@ -77,6 +77,15 @@ def test_a_turn_is_free_text_and_calls_as_the_format_writes_them(text, follows, 
     assert state is None or turns().may_end(state) == ends
 
 
+@pytest.mark.parametrize("begun", ["", " ", "[", "[TH", "<", "<thi", "a", "[THINK]", "<think>", CALL[:50]])
+def test_a_free_state_refuses_only_decisive_bytes(begun):
+    """Masks of free states look at tokens with decisive bytes alone."""
+    grammar = turns()
+    state = alive(grammar, begun)
+    refused = {byte for byte in map(chr, range(256)) if grammar.step(state, byte) is None}
+    assert not grammar.is_free(state) or refused <= set(grammar.decisive)
+
+
 def test_a_turn_may_have_to_call_and_may_be_out_of_calls():
     must = turns(may_answer=False, max_calls=1)
     assert not must.may_end(alive(must, "Hm."))

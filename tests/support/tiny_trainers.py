@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from agentgym.credit import estimator
 from agentgym.messages import Message, StopReason
 from agentgym.policy import make_model
 from agentgym.training import Rollouts
+from agentgym.training.samplers import Sampler
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "vespo")
@@ -62,6 +64,16 @@ class Given(Rollouts):
         )
 
 
+class InOrder(Sampler):
+    """Every step draws the first tasks, in their order."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._tasks = list(tasks)
+
+    def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
+        return self._tasks[:count]
+
+
 def trainer_of(tokenizer: Any, folder: Path, **options: Any) -> TurnGRPOTrainer:
     settings: dict[str, Any] = dict(
         output_dir=str(folder),
@@ -80,6 +92,7 @@ def trainer_of(tokenizer: Any, folder: Path, **options: Any) -> TurnGRPOTrainer:
         make_model(tokenizer, hidden=16, layers=1, heads=1, kv_heads=1),
         args=GRPOConfig(**{**settings, **options}),
         tasks=TASKS,
+        sampler=InOrder(TASKS),
         policy=Policy(),
         rollouts=Given(len(tokenizer)),
         estimator=estimator("return_to_go"),

@@ -11,7 +11,6 @@ from scripted_episodes import task
 from agentgym import Trajectory, Turn
 from agentgym.evaluation.diagnostics import age_metrics, credit_metrics, effective_share
 from agentgym.messages import Message, StopReason
-from agentgym.training.asynchronous.stream import shuffled
 
 
 def turn(index: int, tokens: int, version: int, *changes: tuple[int, int]) -> Turn:
@@ -36,12 +35,3 @@ def test_the_effective_sample_size_is_all_of_them_on_policy_and_one_where_one_ou
     ratios = {"log_ratios": [[[0.5, 0.5], []], [[0.5]]]}
     assert credit_metrics([], [], ratios)["off_policy/effective_sample_size"] == pytest.approx(1.0)
     assert "off_policy/effective_sample_size" not in credit_metrics([], [], {})
-
-
-def test_tasks_come_in_an_order_of_their_own_each_time_around_and_a_step_always_gets_the_same():
-    tasks = [task(f"t{i}") for i in range(5)]
-    draw = shuffled(tasks, seed=3)
-    ids = [drawn.id for step in range(5) for drawn in draw(2, step)]
-    assert sorted(ids[:5]) == sorted(ids[5:]) == [f"t{i}" for i in range(5)]
-    assert ids[:5] != ids[5:]
-    assert [drawn.id for drawn in shuffled(tasks, seed=3)(2, 3)] == ids[6:8]

@@ -169,11 +169,11 @@ def test_a_run_says_at_each_measurement_and_step_which_budgets_cut_how_much(tmp_
     text = output.getvalue()
     [row] = RunFolder(tmp_path / "run").metrics("train")
     turns, messages = int(row["cut/max_turns"]), int(row["cut/max_turn_tokens"])
-    assert 6 <= turns <= 8
+    assert 4 <= turns <= 8
     assert messages >= 2 * turns
     assert "held-out before, cut off: " in text
     assert "held-out after, cut off: " in text
-    assert re.search(r"[678] of 8 episodes by episode.max_turns", text)
+    assert re.search(r"[4-8] of 8 episodes by episode.max_turns", text)
     [step] = [line for line in text.splitlines() if line.startswith("reinforcement 1/1")]
     of_step = f"{messages} messages by episode.max_turn_tokens; {turns} episodes by episode.max_turns"
     assert f"cut off: {of_step}" in step

@@ -6,6 +6,7 @@ from mutants import Mutant, mutant_tests
 
 PARTS, BATCHES, LOSS = "training/loss/microbatches.py", "training/loss/grpo_batches.py", "training/loss/policy_loss.py"
 MASKS, ROWS, TRAINER = "policy/token_masks.py", "policy/separate_rows.py", "training/turn_grpo.py"
+SAMPLERS = "training/samplers/__init__.py"
 PPO = "methods/objectives/policy_gradient.py"
 CONTRACT, GROUPED = (f"training/objectives/{name}.py" for name in ("contract", "grouped"))
 PREFIXES, OF_PREFIXES = "training/loss/shared_prefixes.py", "training/test_shared_prefixes.py"
@@ -82,7 +83,7 @@ MUTANTS = [
     Mutant(
         TRAINER, "BatchCredit(credit, given.token_weights)", "BatchCredit(given.advantages, given.token_weights)", TURNS
     ),
-    Mutant(TRAINER, "if task.id not in names] or list(self._tasks)", "] or list(self._tasks)", TURNS),
+    Mutant(SAMPLERS, "if task.id not in self._latest] or self._tasks", "] or self._tasks", "training/test_supply.py"),
     Mutant(TRAINER, "own_trajectories, own_credit, width).to(like)", "own_trajectories, None, width).to(like)", TURNS),
     Mutant(TRAINER, "len(own_trajectories)) // size", "len(own_trajectories)) % size", f"{GRADIENT}[nft]"),
     Mutant(MASKS, "log_left.exp() + log_left", "log_left.exp() - log_left", HOOK),

@@ -75,7 +75,7 @@ def test_a_run_resumed_after_its_warm_start_has_the_same_anchor(run, tmp_path):
     folder.recipe.write_text(chosen.to_toml())
     shutil.copytree(run / "checkpoints" / "warm_start", folder.checkpoints / "warm_start")
     execute(chosen, folder.path, resume=True)
-    assert kl_of(folder.path) == {step: value for step, value in kl_of(run).items() if step <= 2}
+    assert kl_of(folder.path) == pytest.approx({step: kl_of(run)[step] for step in (1, 2)}, rel=1e-5)
 
 
 @pytest.mark.parametrize("moves", [{"reference": {"reset_every": 2}}, {"trl": {"sync_ref_model": True}}])

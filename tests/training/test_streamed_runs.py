@@ -18,11 +18,12 @@ from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.recipe.train_section import TrainSection
+from agentgym.training.samplers import sampler_of
 
 
 def streamed(**changes) -> Recipe:
     """A run in which every episode has some reward, without the stages before."""
-    train = {"train__steps": 5, "train__sampler": "learnable", "train__validate_every": 5, **changes}
+    train = {"train__steps": 5, "train__validate_every": 5, **changes}
     data = recipe(**train).model_dump(exclude_none=True)
     del data["warm_start"]
     data["reward"] = {"name": "test_vowels"}
@@ -35,11 +36,32 @@ def trained_episodes(folder: Path) -> list[tuple[int, str]]:
     return [(row["step"], row["trajectory"]) for row in rows]
 
 
-def test_playing_in_the_background_at_staleness_0_is_bit_equal_to_playing_each_step_in_turn(tmp_path, monkeypatch):
+def drawn_tasks(folder: Path) -> dict[str, set[str]]:
+    """The ids of the tasks that were played, by the label of their step."""
+    ledger = Ledger(folder / "ledger.sqlite")
+    drawn: dict[str, set[str]] = {}
+    for trajectory in ledger.trajectories("train-"):
+        drawn.setdefault(trajectory.id.partition("/")[0], set()).add(trajectory.task.id)
+    ledger.close()
+    return drawn
+
+
+def shuffled_tasks(chosen: Recipe) -> dict[str, set[str]]:
+    """The tasks of a run without a sampler, which its seed decides alone."""
+    sampler = sampler_of(None, load_task_set(chosen.tasks.set)["train"], chosen.seed, {})
+    section = chosen.train
+    batches = {step: sampler.draw(section.tasks_per_step, step) for step in range(section.steps)}
+    return {f"train-{step * section.passes:06d}": {task.id for task in tasks} for step, tasks in batches.items()}
+
+
+@pytest.mark.parametrize("sampler", [{}, {"train__sampler": "learnable"}], ids=["shuffled", "learnable"])
+def test_playing_in_the_background_at_staleness_0_is_bit_equal_to_playing_each_step_in_turn(
+    tmp_path, monkeypatch, sampler
+):
     """The same episodes in the same order, so the same weights; at staleness 1 they are others."""
-    execute(streamed(), tmp_path / "sync")
+    execute(streamed(**sampler), tmp_path / "sync")
     monkeypatch.setattr(TrainSection, "is_streamed", True)
-    execute(streamed(), tmp_path / "streamed")
+    execute(streamed(**sampler), tmp_path / "streamed")
     assert_equal_weights(tmp_path / "sync", tmp_path / "streamed")
     assert trained_episodes(tmp_path / "sync") == trained_episodes(tmp_path / "streamed")
     ledgers = [Ledger(tmp_path / name / "ledger.sqlite") for name in ("sync", "streamed")]
@@ -51,7 +73,10 @@ def test_playing_in_the_background_at_staleness_0_is_bit_equal_to_playing_each_s
         ledger.close()
     ages = [row["async/age_max"] for row in RunFolder(tmp_path / "streamed").metrics("train")]
     assert ages == [0.0] * 5
-    execute(streamed(train__staleness=1), tmp_path / "ahead")
+    execute(streamed(train__staleness=1, **sampler), tmp_path / "ahead")
+    if not sampler:
+        for name in ("sync", "streamed", "ahead"):
+            assert drawn_tasks(tmp_path / name) == shuffled_tasks(streamed()), name
     with pytest.raises(AssertionError):
         assert_equal_weights(tmp_path / "sync", tmp_path / "ahead")
     rows = RunFolder(tmp_path / "ahead").metrics("train")
@@ -84,10 +109,18 @@ def test_a_killed_run_goes_on_and_trains_on_no_episode_twice(tmp_path):
     surviving = [row for row in before if row[0] < step] + trained_episodes(folder)[len(before) :]
     assert [number for number, _ in surviving] == [number for number in range(6) for _ in range(8)]
     assert len({trajectory for _, trajectory in surviving}) == 6 * 8
+    assert drawn_tasks(folder) == shuffled_tasks(chosen)
+
+
+def test_several_passes_over_a_batch_leave_out_no_task(tmp_path):
+    for staleness in (0, 2):
+        chosen = streamed(train__staleness=staleness, train__iterations=2, train__steps=3)
+        execute(chosen, tmp_path / f"{staleness}")
+        assert drawn_tasks(tmp_path / f"{staleness}") == shuffled_tasks(chosen)
 
 
 def test_a_quorum_is_trained_on_and_late_episodes_are_counted(tmp_path):
-    execute(streamed(train__group_quorum=2, train__steps=3), tmp_path)
+    execute(streamed(train__group_quorum=2, train__steps=3, train__sampler="learnable"), tmp_path)
     rows = RunFolder(tmp_path).metrics("train")
     assert all("async/late" in row for row in rows)
     assert all(row["failed"] == 0 for row in rows)  # one that is missing has not failed
@@ -101,6 +134,7 @@ def test_wrappers_that_only_choose_are_trained_with_and_keep_their_state(tmp_pat
         train__steps=4,
         train__gather=["success_replay", "spread_threshold", "top_spread(share=0.5)"],
         train__estimator_wrappers=["off_policy"],
+        train__sampler="learnable",
     )
     check_before_start(chosen, load_task_set(chosen.tasks.set))
     execute(chosen, tmp_path)

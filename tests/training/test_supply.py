@@ -11,12 +11,13 @@ import pytest
 from lookup_runs import assert_equal_weights, execute, recipe
 from rich.console import Console
 
+from agentgym import Task
 from agentgym.errors import RecipeError
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe, train
 from agentgym.training.checks.preflight import check_before_start
-from agentgym.training.samplers import sampler_of
+from agentgym.training.samplers import Shuffled, sampler_of
 
 
 def test_a_run_with_a_sampler_and_a_gatherer_trains_and_counts_every_episode(tmp_path):
@@ -47,7 +48,27 @@ def test_a_mixture_is_drawn_by_weight_and_tasks_that_a_stage_has_made_are_shuffl
     tasks = chosen.tasks.load()["train"]
     sampler = sampler_of(None, tasks, 0, chosen.tasks.weights)
     assert {task.source for task in sampler.draw(40, 0)} == {"test/lookup-v1", "test/press-v1"}
-    assert sampler_of(None, [replace(task, tags=()) for task in tasks], 0, chosen.tasks.weights) is None
+    untagged = [replace(task, tags=()) for task in tasks]
+    assert isinstance(sampler_of(None, untagged, 0, chosen.tasks.weights), Shuffled)
+
+
+def test_tasks_come_in_an_order_of_their_own_each_time_around_and_a_step_always_gets_the_same():
+    tasks = [Task(f"t{i}", "test/lookup-v1", prompt="?") for i in range(5)]
+    sampler = Shuffled("shuffled", tasks, 3)
+    ids = [task.id for step in range(5) for task in sampler.draw(2, step)]
+    assert sorted(ids[:5]) == sorted(ids[5:]) == [f"t{i}" for i in range(5)]
+    assert ids[:5] != ids[5:]
+    assert [task.id for task in Shuffled("shuffled", tasks, 3).draw(2, 3)] == ids[6:8]
+
+
+def test_further_tasks_of_a_step_are_others_than_those_that_it_has_drawn():
+    tasks = [Task(f"t{i}", "test/lookup-v1", prompt="?") for i in range(5)]
+    sampler = Shuffled("shuffled", tasks, 0)
+    own = sampler.draw(2, 7)
+    for further in range(1, 5):
+        more = sampler.draw(3, 7, further)
+        assert sorted(task.id for task in [*own, *more]) == [task.id for task in tasks]
+    assert len(sampler.draw(9, 7, 1)) == 9
 
 
 @pytest.mark.parametrize(

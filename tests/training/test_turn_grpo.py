@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_trainers import GROUP, TASKS, gradients, rows, trainer_of
+from tiny_trainers import GROUP, gradients, rows, trainer_of
 
-from agentgym import Task, Trajectory
+from agentgym import Trajectory
 from agentgym.credit import Group, estimator
 from agentgym.errors import AgentGymError
-from agentgym.training.gatherers import GatheredGroup, StepRequest, play_groups
 from agentgym.training.loss.grpo_batches import token_batch
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
@@ -127,25 +126,6 @@ def test_a_batch_that_splits_a_group_is_refused(tokenizer, tmp_path):
     trainer.model.train()
     with pytest.raises(AgentGymError, match="whole groups of 3"):
         trainer._generate_and_score_completions(rows()[:-1])
-
-
-def test_more_tasks_of_a_step_are_others_than_those_that_it_has_drawn(tokenizer, tmp_path):
-    trainer = trainer_of(tokenizer, tmp_path)
-    others = [Task(f"t{i}", "test/none-v1", prompt=f"question {i}") for i in range(2, 5)]
-    trainer._tasks = [*TASKS, *others]
-    requests = []
-
-    def gather(step: StepRequest) -> list[GatheredGroup]:
-        requests.append(step)
-        return play_groups(step)
-
-    trainer._gather = gather
-    trainer.model.train()
-    trainer._generate_and_score_completions(rows())
-    (step,) = requests
-    assert step.tasks == TASKS
-    for further in range(1, 5):
-        assert sorted(task.id for task in step.more_tasks(3, further)) == [task.id for task in others]
 
 
 def off_policy_trainer(tokenizer, folder, text: str) -> TurnGRPOTrainer:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_trainers import InOrder
 from trl import GRPOConfig
 from trl.trainer.utils import shuffle_sequence_dict, split_tensor_dict
 from vision_models import BLUE, RED, llava, picture, qwen2_vl
@@ -98,6 +99,7 @@ def trainer(model_and_renderer, tmp_path):
             model,
             args=GRPOConfig(**settings),
             tasks=TASKS,
+            sampler=InOrder(TASKS),
             policy=talker(model, renderer),
             rollouts=rollouts,
             estimator=estimator("grpo"),

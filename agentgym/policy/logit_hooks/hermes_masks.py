@@ -57,7 +57,7 @@ class HermesTurns:
         begun_thought: the opening mark of the thought that the prompt has begun; "" if none.
     """
 
-    decisive = '<>"\\{}[]' + "".join(map(chr, range(32)))
+    decisive = '<>"\\{}[]`' + "".join(map(chr, range(32)))
 
     def __init__(
         self, names: Iterable[str], *, may_answer: bool, max_calls: int | None = None, begun_thought: str = ""
@@ -75,7 +75,9 @@ class HermesTurns:
         self.start = State("thought", closing=THOUGHTS[begun_thought]) if begun_thought else State("start")
 
     def is_free(self, state: State) -> bool:
-        return state.part in ("start", "thought", "text", "arguments")
+        if state.part == "start":
+            return not state.typed.startswith("[")  # perhaps of a thought's mark; otherwise of JSON, which is refused
+        return state.part in ("thought", "text", "arguments")
 
     def may_end(self, state: State) -> bool:
         is_outside = state.part in ("start", "thought", "text")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
@@ -18,7 +17,7 @@ from agentgym.rollout.manager import EpisodeManager
 from agentgym.rollout.rollouts import Rollouts
 from agentgym.rollout.workers.slots import Slots
 from agentgym.rollout.workers.standstill import StandstillWatch
-from agentgym.task.definition import Task, seed_of
+from agentgym.task.definition import Task
 from agentgym.training.asynchronous.step_groups import StepGroups
 from agentgym.training.gatherers import GatheredGroup, StepRequest
 
@@ -56,24 +55,9 @@ class Capacity:
 
 
 Draw = Callable[[int, int], Sequence[Task]]
-"""A function that is given a number of tasks and a step's number, and returns tasks for that step: fewer if its source
-is exhausted.
+"""A function that is given a number of tasks and a batch's number, and returns tasks for that batch: fewer if its
+source is exhausted.
 """
-
-
-def shuffled(tasks: Sequence[Task], seed: int) -> Draw:
-    """Return a Draw that gives every task once before it gives any task again.
-
-    The same step always gets the same tasks.
-    """
-
-    def at(position: int) -> Task:
-        epoch, index = divmod(position, len(tasks))
-        order = list(range(len(tasks)))
-        random.Random(seed_of("order of tasks", seed, epoch)).shuffle(order)
-        return tasks[order[index]]
-
-    return lambda count, step: [at(step * count + offset) for offset in range(count)]
 
 
 class GroupStream:
@@ -88,7 +72,7 @@ class GroupStream:
         sampler: the policy that plays.
         take_weights: gives the model's current weights, with a version, to the sampler, and returns when the sampler
             uses them.
-        draw: returns the tasks of a step. If it returns too few, the source is exhausted and no more batches begin.
+        draw: returns the tasks of a batch. If it returns too few, the source is exhausted and no more batches begin.
         label: prefix of the episodes' labels; the step's number is appended.
         capacity: limits the lead of playing.
         group_size: number of episodes per group. `quorum`: number of valid episodes that make a group ready.
@@ -242,7 +226,7 @@ class GroupStream:
             if room < size:
                 return
             number = self._begun * self._iterations
-            tasks = list(self._draw(size, number))
+            tasks = list(self._draw(size, self._begun))
             self.is_exhausted = len(tasks) < size
             self._begun += 1
             if tasks:

@@ -104,7 +104,7 @@ def _check_tasks(stage: PlannedStage, task_set: TaskSet, trained: TaskSet) -> No
         task_set.player("imperfect_oracle")
     try:
         sampler = sampler_of(train.sampler, trained["train"], recipe.seed, recipe.tasks.weights)
-        if sampler is not None and train.steps:
+        if train.steps:
             sampler.draw(train.tasks_per_step, 0)
         make_gatherer(play_groups, train.gather).read_tasks(trained)
     except (CreditError, TaskError) as error:

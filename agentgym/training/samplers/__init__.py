@@ -34,6 +34,7 @@ class Sampler(Protocol):
         """Choose the tasks of a step; each gets a group of episodes.
 
         Args:
+            step: the number of batches of episodes before this step's.
             further: 0 for the step's first draw, 1 for its first draw of further tasks, 2 for the next, and so on.
         """
         ...
@@ -82,14 +83,22 @@ class Shuffled(Sampler):
 
     def __init__(self, name: str, tasks: Sequence[Task], seed: int) -> None:
         self._name, self._tasks, self._seed = name, list(tasks), seed
+        self._latest: set[str] = set()
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
-        """Draw the next `count` tasks of the shuffled order; a step's further draws are random."""
+        """Draw the next `count` tasks of the shuffled order.
+
+        A step's further draws are random tasks other than those of the latest step's, if there are enough others.
+        """
         if further:
-            return make_random_stream(self._name, self._seed, step, further).choices(self._tasks, k=count)
+            others = [task for task in self._tasks if task.id not in self._latest] or self._tasks
+            rng = make_random_stream(self._name, self._seed, step, further)
+            return rng.sample(others, count) if count <= len(others) else rng.choices(others, k=count)
         positions = [divmod(step * count + index, len(self._tasks)) for index in range(count)]
         orders = {epoch: self._order(epoch) for epoch in {epoch for epoch, _ in positions}}
-        return [orders[epoch][index] for epoch, index in positions]
+        tasks = [orders[epoch][index] for epoch, index in positions]
+        self._latest = {task.id for task in tasks}
+        return tasks
 
     def _order(self, epoch: int) -> list[Task]:
         return random.Random(seed_of(self._name, self._seed, epoch)).sample(self._tasks, len(self._tasks))
@@ -122,8 +131,8 @@ class Sources(Sampler):
         return chosen
 
 
-def sampler_of(name: str | None, tasks: Sequence[Task], seed: int, weights: Mapping[str, float]) -> Sampler | None:
-    """Make the sampler of `train.sampler`, or else one for a mixture; return None if tasks are only shuffled.
+def sampler_of(name: str | None, tasks: Sequence[Task], seed: int, weights: Mapping[str, float]) -> Sampler:
+    """Make the sampler of `train.sampler`, or else one that draws a mixture by its weights, or shuffles one set.
 
     Args:
         name: the sampler with its options, such as `curriculum(window=4)`; None if the recipe names none.
@@ -133,7 +142,7 @@ def sampler_of(name: str | None, tasks: Sequence[Task], seed: int, weights: Mapp
     if name is not None:
         return make_sampler(name, tasks, seed)
     is_mixture = any(task.source is not None for task in tasks)  # tasks made by a stage come from no set
-    return Sources(tasks, seed, weights) if is_mixture else None
+    return Sources(tasks, seed, weights) if is_mixture else Shuffled("shuffled", tasks, seed)
 
 
 __getattr__ = moved_names(__name__)

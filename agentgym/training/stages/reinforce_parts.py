@@ -89,7 +89,7 @@ def gatherer_for(context: RunContext, stream: Streaming | None) -> WrappedGather
 def parts_around(
     context: RunContext,
     learner: Learner,
-    sampler: Sampler | None,
+    sampler: Sampler,
     stream: Streaming | None,
     named: list[TrainingPart],
     guard: CollapseGuardCallback,
@@ -97,7 +97,7 @@ def parts_around(
     """Make all parts in callback order: the parts of every reinforcement around the recipe's named parts.
 
     Args:
-        sampler: the recipe's sampler; None if tasks are only shuffled.
+        sampler: the recipe's sampler.
         stream: plays in the background; None if each step is played when it is trained.
         named: the gatherer and the parts of [train.parts].
         guard: watches the validations.
@@ -110,9 +110,8 @@ def parts_around(
         Validation(context, learner, parts, guard),
         Reference(section, learner.model, learner.processing_class, context.processes),
         StartDistance(learner.model, section.validate_every),
+        TaskSampling(sampler, sampler if stream is None else stream.sampler),
     ]
-    if sampler is not None:
-        parts.append(TaskSampling(sampler, sampler if stream is None else stream.sampler))
     return [
         *parts,
         Signals(context.signal_providers(learner, section.make_estimator())),
@@ -198,7 +197,7 @@ class TaskSampling(TrainingPart):
         sampler: the sampler whose state is saved in checkpoints. used: the trainer's sampler, which may wrap `sampler`.
     """
 
-    def __init__(self, sampler: Sampler, used: Sampler | None) -> None:
+    def __init__(self, sampler: Sampler, used: Sampler) -> None:
         self._sampler, self._used = sampler, used
 
     @override

@@ -18,7 +18,7 @@ from agentgym.policy.contract import Policy
 from agentgym.policy.transformers import TransformersPolicy
 from agentgym.policy.vllm_training import TrainedVllmPolicy, TrainedVllmPool
 from agentgym.task.definition import Task
-from agentgym.training.asynchronous.stream import Capacity, GroupStream, shuffled
+from agentgym.training.asynchronous.stream import Capacity, GroupStream
 from agentgym.training.gatherers import Gatherer, play_groups
 from agentgym.training.model.sharding import plain_forward
 from agentgym.training.processes import Processes
@@ -142,12 +142,12 @@ class Streaming:
 
     gather: Gatherer
     callback: StreamCallback
-    sampler: Sampler | None
+    sampler: Sampler
 
 
 @contextmanager
 def streaming(
-    context: RunContext, learner: Learner, sampler: Sampler | None, checkpoint: Path | None
+    context: RunContext, learner: Learner, sampler: Sampler, checkpoint: Path | None
 ) -> Iterator[Streaming | None]:
     """Run a background player inside the block; yield None if the recipe plays each step when it is trained."""
     section, processes = context.recipe.train, context.processes
@@ -155,7 +155,7 @@ def streaming(
         yield None
         return
     tasks = list(context.task_set["train"])
-    known_sampler = None if sampler is None else StreamedSampler(sampler, tasks)
+    known_sampler = StreamedSampler(sampler, tasks)
     groups = section.tasks_per_step
     after = (tasks, checkpoint, context.console, processes, groups)
     if not processes.is_first:
@@ -166,7 +166,7 @@ def streaming(
         context.rollouts,
         policy,
         take_weights,
-        draw=shuffled(tasks, context.recipe.seed) if sampler is None else sampler.draw,
+        draw=sampler.draw,
         label=context.folder.phase("train"),
         capacity=Capacity(section.staleness, groups),
         group_size=section.group_size,
