@@ -52,6 +52,8 @@ def main() -> None:
     """Run the `agentgym` command."""
     from agentgym.cli.app import app
     from agentgym.cli.console import show_our_warnings
+    from agentgym.cli.termination import leaving_at_once
 
     show_our_warnings()
-    app()
+    with leaving_at_once():
+        app()

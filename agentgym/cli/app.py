@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shlex
 import sys
 from typing import Annotated, Any
@@ -86,7 +85,6 @@ class Commands(OpenGroup):
         except KeyboardInterrupt as error:
             hint = getattr(error, "hint", "")
             err().print(f"\nStopped{stop.cause}. {hint}".rstrip(), markup=False, soft_wrap=True)
-            gc.freeze()  # at exit Python would look through all objects once more, seconds if torch is loaded
             raise typer.Exit(stop.exit_code) from error
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import re
 import signal
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 
@@ -60,6 +62,24 @@ def interrupted_by_signals() -> Iterator[StopSignal]:
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def leaving_at_once() -> Iterator[None]:
+    """End the process without waiting for its threads if a signal ended the command.
+
+    A forward pass in a thread cannot be interrupted, and the interpreter would wait minutes for it.
+    """
+    try:
+        yield
+    except SystemExit as end:
+        if not isinstance(end.code, int) or end.code - 128 not in (signal.SIGINT, *SIGNALS):
+            raise
+        getattr(atexit, "_run_exitfuncs")()  # noqa: B009
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # nobody reads it any more
+                stream.flush()
+        os._exit(end.code)
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}

@@ -74,6 +74,8 @@ class Processes:
         if self.is_first:
             try:
                 outcome = [True, make()]
+            except KeyboardInterrupt:
+                raise  # the launcher ends the others
             except BaseException:
                 torch.distributed.broadcast_object_list([False, None])
                 raise

@@ -279,11 +279,16 @@ def test_a_command_that_is_stopped_says_how_to_go_on_and_a_second_call_does(tmp_
     code.write_text(
         Path(CODE)
         .read_text()
-        .replace("class Counting(Counter):", "import asyncio, pathlib\nclass Counting(Counter):")
+        .replace(
+            "class Counting(Counter):",
+            "import asyncio, pathlib, time\nfrom concurrent.futures import ThreadPoolExecutor\n"
+            "forward_pass = ThreadPoolExecutor(1)\nclass Counting(Counter):",
+        )
         .replace(
             '    reward = "acme_target"',
             '    reward = "acme_target"\n\n    async def reset(self, task, *, seed):\n'
             "        if task.id == 'train-3' and not pathlib.Path('go').exists():\n"
+            "            forward_pass.submit(time.sleep, 60)  # which nothing can interrupt\n"
             "            pathlib.Path('there').touch()\n            await asyncio.sleep(60)\n"
             "        return await super().reset(task, seed=seed)",
         )

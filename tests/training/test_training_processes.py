@@ -55,6 +55,16 @@ def test_two_processes_end_with_the_weights_of_one(recipe, tmp_path):
     assert row_of_two["guard/drift"] < 1e-5
 
 
+def test_the_first_process_tells_no_other_that_a_signal_ends_it():
+    """The others may have ended: the launcher sends them the same signal."""
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Processes(rank=0, count=2).share(interrupted)
+
+
 @pytest.mark.thorough  # each process imports everything for one line; test_run.py has it for one process
 def test_a_folder_that_holds_a_run_is_refused_by_two_processes_in_one_voice(recipe, tmp_path):
     (tmp_path / "recipe.toml").write_text(recipe.to_toml())
