@@ -63,6 +63,7 @@ STARTED_BY = {
 """Programs that another one starts or imports, by that one."""
 BY_HAND = {
     "cluster": "needs a Ray cluster for minutes",
+    "cluster_kills": "needs a Ray cluster for minutes",
     "cluster_many": "needs a Ray cluster for minutes",
     "combinations": "trains every combination: hours",
     "gui": "opens pages of 100,000 elements",

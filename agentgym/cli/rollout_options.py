@@ -46,6 +46,7 @@ class RolloutOptions:
     """A file that is copied into the program's home in the sandbox, {home} in the command. Repeatable."""
     address: Annotated[str | None, typer.Option(metavar="HOST:PORT")] = None
     nodes: Annotated[int | None, typer.Option(min=1)] = None
+    wait_for_nodes_s: Annotated[float | None, typer.Option("--wait-for-nodes", metavar="SECONDS", min=0)] = None
 
     def make_config(self) -> RolloutConfig:
         """Make the RolloutConfig.
@@ -62,7 +63,13 @@ class RolloutOptions:
             environment_options=options,
             knowledge=None if self.knowledge is None else load("gatherers", "knowledge").read(self.knowledge),
             attempts=attempts,
-            engine=engine_of(self.engine, address=self.address, nodes=self.nodes, program=self._program()),
+            engine=engine_of(
+                self.engine,
+                address=self.address,
+                nodes=self.nodes,
+                wait_for_nodes_s=self.wait_for_nodes_s,
+                program=self._program(),
+            ),
         )
 
     def _program(self) -> dict[str, Any] | None:

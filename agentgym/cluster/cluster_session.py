@@ -10,9 +10,10 @@ import asyncio
 import itertools
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any
 
 from agentgym.cluster.relay import Event
+from agentgym.cluster.session_workers import WAIT_FOR_NODES_S, SessionWorkers, Worker, WorkerLink
 from agentgym.errors import ClusterError, NodeFailed, NodeLost, PolicyError
 from agentgym.messages import StopReason
 from agentgym.policy.account import open_account
@@ -23,39 +24,8 @@ from agentgym.trajectory import Provenance
 from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
 
-MAX_MOVES = 3
+MAX_MOVES = 5
 """How often an episode may lose its worker before it counts as failed."""
-MAX_FAILURES = 3
-"""A node with this many failed episodes in a row gets no more episodes while another node is left. Failures are quick,
-so a node with a full disk would otherwise always have the lowest load."""
-END_S = 30.0
-"""How long workers may take to close a run's open episodes."""
-
-
-class WorkerLink(Protocol):
-    """The connection to the EpisodeWorker of one node.
-
-    Attributes:
-        name: the name of the node, for messages.
-        cpus: the node's CPUs: it gets episodes in proportion.
-        spooled: ids of this ledger's episodes that ended on the node earlier, while their driver was away.
-    """
-
-    name: str
-    cpus: int
-    spooled: set[str]
-
-    async def deliver(self, items: list[Event]) -> None: ...
-
-    async def collect(self) -> list[Event]:
-        """Return the worker's events. Raises: any error, if the worker is gone or does not answer in time."""
-        ...
-
-    async def end(self) -> None: ...
-
-    def give_up(self) -> None:
-        """End the worker if it still runs."""
-        ...
 
 
 @dataclass(eq=False, slots=True)
@@ -78,82 +48,51 @@ class RemoteEpisode:
     events: int = 0
 
 
-class Worker:
-    """The driver's record of one worker: its episodes, and the items to send next."""
-
-    def __init__(self, link: WorkerLink, lose: Callable[[Worker, Exception], None]) -> None:
-        self.link, self._lose = link, lose
-        self.episodes = 0
-        self.failures_in_a_row = 0
-        self.is_lost = False
-        self._outbox: list[Event] = []
-        self._sending: asyncio.Task[None] | None = None
-
-    @property
-    def load(self) -> float:
-        return self.episodes / self.link.cpus
-
-    def send(self, item: Event) -> None:
-        """Send an item, batched with all others from this pass of the event loop."""
-        self._outbox.append(item)
-        if self._sending is None or self._sending.done():
-            self._sending = asyncio.ensure_future(self._deliver())
-
-    async def flush(self) -> None:
-        """Wait until everything is sent."""
-        if self._sending is not None:
-            await asyncio.wait({self._sending})
-
-    async def _deliver(self) -> None:
-        while self._outbox and not self.is_lost:
-            items, self._outbox = self._outbox, []
-            try:
-                await self.link.deliver(items)
-            except Exception as error:  # noqa: BLE001  the items may have been executed, so they are not sent again
-                self._lose(self, error)
-
-
 class ClusterSession:
     """Plays the episodes of one run on workers.
 
     Args:
-        links: connections to the workers, one per node, which have begun the run.
-        on_lost: called with each abandoned worker, and the reason.
+        ready: returns the links of all workers that run now: for the same worker, the same link.
+        wait_s: how long the run waits for a worker when it has none.
     """
 
     def __init__(
-        self, episodes: EpisodeFactory, links: Sequence[WorkerLink], on_lost: Callable[[WorkerLink, str], None]
+        self,
+        episodes: EpisodeFactory,
+        ready: Callable[[], Sequence[WorkerLink]],
+        wait_s: float = WAIT_FOR_NODES_S,
     ) -> None:
-        self._episodes, self._on_lost = episodes, on_lost
-        self._workers = [Worker(link, self._lose) for link in links]
+        self._episodes = episodes
+        self._workers = SessionWorkers(ready, self._joined, self._lost, wait_s)
         self._placements: dict[int, RemoteEpisode] = {}
-        self._spooled = {episode: worker for worker in self._workers for episode in worker.link.spooled}
         self._unrecorded: dict[str, tuple[Worker, int]] = {}  # worker and number of ended, unrecorded episodes
         self._numbers = itertools.count()
-        self._answering: set[asyncio.Task[None]] = set()
-        self._reasons: list[str] = []
+        self._tasks: set[asyncio.Task[None]] = set()
         self._account, self._has_refused = open_account(), False
-        self._pumps = [asyncio.ensure_future(self._pump(worker)) for worker in self._workers]
+
+    async def open(self) -> None:
+        """Begin the run on the workers. Raises: ClusterError if one refuses it."""
+        await self._workers.open()
 
     async def play(self, job: EpisodeJob, policy: Policy) -> None:
         """Play an episode on some node. If it failed because of its node, play it once more on another node.
 
-        Raises: ClusterError if no worker is left.
+        Raises: ClusterError if there is no worker for too long.
         """
         notes: list[str] = []
         failed_on: Worker | None = None
         while len(notes) <= MAX_MOVES:
+            worker = await self._workers.choose(job.trajectory.id, avoid=failed_on)
             self._episodes.episode(job, policy)  # records the episode's settings in its provenance
-            placement = self._assign(job, policy, avoid=failed_on)
-            worker = placement.worker
+            placement = self._assign(job, policy, worker)
             try:
                 trajectory, checkpoints, failure = await placement.done
             except NodeLost as gone:
-                notes.append(f"{gone} The episode began anew on another node.")
+                notes.append(f"{gone} The episode began anew on another worker.")
                 _clear(job.trajectory)
                 continue
-            worker.failures_in_a_row = worker.failures_in_a_row + 1 if failure is not None else 0
-            if failure is not None and failed_on is None and self._others(worker):
+            worker.note_failure(failure)
+            if failure is not None and failed_on is None and {*self._workers.alive} - {worker}:
                 failed_on = worker
                 notes.append(f"On {worker.link.name} it failed: {failure} It began anew on another node.")
                 _clear(job.trajectory)
@@ -165,6 +104,8 @@ class ClusterSession:
             if requested is not None:
                 requested.update((key, checkpoint) for key, checkpoint in checkpoints.items() if key in requested)
             return
+        if self._episodes.config.ledger is not None:
+            self._episodes.config.ledger.begin(job.trajectory)  # it may hold turns of the last attempt
         job.trajectory.stop_reason = StopReason.INFRA_ERROR
         job.trajectory.error = f"ClusterError: it lost its worker {len(notes)} times; the last time: {notes[-1]}"
 
@@ -186,25 +127,8 @@ class ClusterSession:
         """The number of episodes on workers now."""
         return len(self._placements)
 
-    def _others(self, worker: Worker) -> list[Worker]:
-        return [other for other in self._workers if other is not worker and not other.is_lost]
-
-    def _assign(self, job: EpisodeJob, policy: Policy, *, avoid: Worker | None = None) -> RemoteEpisode:
-        """Send an episode to the worker that has stored its end; if none has, to the healthy one with the lowest load.
-
-        Args:
-            avoid: a worker to avoid if there is another.
-        """
-        alive = [worker for worker in self._workers if not worker.is_lost]
-        if not alive:
-            raise ClusterError(
-                f"No node of the cluster is left to play on: {' '.join(self._reasons)} Run `agentgym cluster status` "
-                "to see which nodes are up."
-            )
-        worker = min(alive, key=lambda worker: (worker is avoid, worker.failures_in_a_row >= MAX_FAILURES, worker.load))
-        keeper = self._spooled.pop(job.trajectory.id, None)
-        if keeper is not None and not keeper.is_lost:
-            worker = keeper
+    def _assign(self, job: EpisodeJob, policy: Policy, worker: Worker) -> RemoteEpisode:
+        """Send an episode to a worker."""
         number = next(self._numbers)
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         placement = self._placements[number] = RemoteEpisode(number, job, policy, worker, done)
@@ -222,22 +146,16 @@ class ClusterSession:
 
     async def close(self) -> None:
         """End all running episodes, and wait until the workers have closed them."""
-        for task in (*self._pumps, *self._answering):
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._pumps, *self._answering, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._workers.close()
 
-        async def end(worker: Worker) -> None:
-            await worker.flush()  # above all the "recorded" items
-            await worker.link.end()
-
-        try:
-            async with asyncio.timeout(END_S):
-                await asyncio.gather(
-                    *(end(worker) for worker in self._workers if not worker.is_lost), return_exceptions=True
-                )
-        except TimeoutError:
-            for worker in self._workers:
-                worker.link.give_up()
+    def _joined(self, worker: Worker) -> None:
+        """Handle the events of a worker that has begun the run."""
+        if self._account is not None and self._has_refused:
+            worker.send(("refuse", None, self._account.refusal))
+        self._start(self._pump(worker))
 
     async def _pump(self, worker: Worker) -> None:
         """Handle a worker's events until it is gone."""
@@ -245,25 +163,15 @@ class ClusterSession:
             try:
                 events = await worker.link.collect()
             except Exception as error:  # noqa: BLE001  after any error this worker is unreliable
-                self._lose(worker, error)
+                self._workers.lose(worker, error)
                 return
             if worker.is_lost:
                 return
             for event in events:
                 self._handle(worker, event)
 
-    def _lose(self, worker: Worker, error: Exception) -> None:
-        if worker.is_lost:
-            return
-        worker.is_lost = True
-        detail = str(error).strip().partition("\n")[0][:200]
-        if isinstance(error, NodeLost):
-            reason = detail
-        else:
-            reason = f"The worker on {worker.link.name} is gone ({type(error).__name__}{detail and f': {detail}'})."
-        self._reasons.append(reason)
-        worker.link.give_up()
-        self._on_lost(worker.link, reason)
+    def _lost(self, worker: Worker, reason: str) -> None:
+        """End the episodes of a worker that is gone."""
         for placement in [*self._placements.values()]:
             if placement.worker is worker and not placement.done.done():
                 placement.done.set_exception(NodeLost(reason))
@@ -306,7 +214,7 @@ class ClusterSession:
         if self._account is None or self._has_refused or not (refusal := self._account.refusal):
             return
         self._has_refused = True
-        for worker in self._workers:
+        for worker in self._workers.alive:
             worker.send(("refuse", None, refusal))
 
     def _judge_policy(self, number: int | None) -> Policy | None:
@@ -350,9 +258,10 @@ class ClusterSession:
                 placement.done.set_exception(error)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task that `close` cancels."""
         task = asyncio.ensure_future(work)
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
 
 

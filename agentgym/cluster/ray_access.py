@@ -7,9 +7,13 @@ is given an address sends none unless RAY_AUTH_MODE says so. A process can be co
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -86,6 +90,15 @@ def _has_token() -> bool:
         return bool(loader.instance().has_token(ignore_auth_mode=True))
     finally:
         loader.instance().reset_cache()  # once Ray has cached a token, it refuses the calls of a cluster without one
+
+
+@contextmanager
+def own_sigterm() -> Iterator[None]:
+    """Restore this process's handler of SIGTERM, if it has one: Ray's prints a C++ stack trace and exits."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    if callable(handler) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
 
 
 def check_connected_to(address: str, ray: Any) -> None:

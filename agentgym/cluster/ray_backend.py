@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 import time
-from contextlib import suppress
-from typing import Any
+from functools import partial
 
 from agentgym import registry
 from agentgym.cluster.host_link import HostNode
+from agentgym.cluster.host_pool import HostPool
 from agentgym.cluster.hosted_backend import LEASE_S, HostedBackend
 from agentgym.cluster.hosted_sandbox import SandboxHostLink
-from agentgym.cluster.ray_host import HEARTBEATS, CalledDirectly, RayHost, start_actor
-from agentgym.cluster.ray_nodes import connect, import_ray, probe_nodes
+from agentgym.cluster.ray_host import HEARTBEATS, CalledDirectly, RayHost, check, start_actor
+from agentgym.cluster.ray_nodes import connect, import_ray, live_nodes
 from agentgym.cluster.sandbox_host import SandboxHost
 from agentgym.cluster.user_modules import user_code_by_value
 from agentgym.errors import ClusterError, MissingExtraError, SandboxUnavailable
 
-RESCAN_S = 10.0
-"""The interval of checks for newly joined nodes."""
+WAIT_S = 60.0
+"""How long a sandbox waits for a node if there is none."""
 
 
 class RaySandboxHost(CalledDirectly, SandboxHost):
@@ -54,54 +53,36 @@ class RayBackend(HostedBackend):
         super().__init__()
         self.address, self._nodes, self._backend, self._lease_s = address, nodes, backend, lease_s
         registry.load("backends", backend)
-        self._scanned_at = 0.0
+        self._pool = HostPool(live_nodes, self._start, partial(check, backend=backend))
 
     async def _ready(self) -> list[SandboxHostLink]:
-        """Start the hosts on the nodes, if they do not run yet."""
-        if (alive := self._alive) and time.monotonic() - self._scanned_at < RESCAN_S:
-            return alive
-        if alive:  # look for new nodes without making callers wait
-            self._scanned_at = time.monotonic()
-            threading.Thread(target=self._rescan, name="agentgym-nodes", daemon=True).start()
-            return alive
-        await asyncio.to_thread(self._scan)
-        return self._alive
-
-    def _scan(self, *, with_nodes: bool = False) -> None:
-        """Start a host on each node that has none.
-
-        Args:
-            with_nodes: scan even if some nodes already have a host.
-        Raises: SandboxUnavailable if no node is left, or one cannot be used.
-        """
-        with self._lock:
-            if not with_nodes and self._alive:
-                return  # another call has just looked for new nodes
-            try:
-                nodes = connect(self.address, None if self._links else self._nodes)
-                new = [node for node in nodes if node.id not in self._links or self._links[node.id].lost]
-                actors = {node.id: self._start(node) for node in new}
-                usable = asyncio.run(probe_nodes(new, actors, self._backend))
-            except (ClusterError, MissingExtraError) as error:
-                raise SandboxUnavailable(f"No sandbox can be created on the cluster: {error}") from error
-            self._scanned_at = time.monotonic()
-            for node in usable:
-                link = self._links[node.id] = SandboxHostLink(node, RayHost(actors[node.id], node.name))
-                self._host_watch.watch(link)
-            if not self._alive:
+        """Start the hosts on the nodes, if they do not run yet, and wait for one that can be used."""
+        try:
+            if not self._pool.is_open:
+                with self._lock:
+                    connect(self.address, self._nodes)
+                await self._pool.open()
+        except (ClusterError, MissingExtraError) as error:
+            raise SandboxUnavailable(f"No sandbox can be created on the cluster: {error}") from error
+        ends = time.monotonic() + WAIT_S
+        while not (alive := self._pool.alive):
+            if time.monotonic() > ends:
                 raise SandboxUnavailable(
-                    "No node of the cluster is left to create sandboxes on. Run `agentgym cluster status` to see "
-                    "which nodes are up."
+                    f"No node of the cluster is left to create sandboxes on, and none came within {WAIT_S:g} s. Run "
+                    "`agentgym cluster status` to see which nodes are up."
                 )
+            await asyncio.sleep(0.1)
+        return alive
 
-    def _rescan(self) -> None:
-        with suppress(SandboxUnavailable):  # the existing nodes keep working
-            self._scan(with_nodes=True)
+    async def close(self) -> None:
+        """Close every sandbox and end the hosts. The cluster itself keeps running."""
+        await self._pool.close()
 
-    def _start(self, node: HostNode) -> Any:
+    def _start(self, node: HostNode) -> SandboxHostLink:
         key = ("backends", self._backend)
         registered = {name: value for name, value in registry.registrations().items() if name == key}
         with user_code_by_value(import_ray().cloudpickle):
-            return start_actor(
+            actor = start_actor(
                 RaySandboxHost, node, self._backend, self._lease_s, os.getpid(), registered, groups={HEARTBEATS: 2}
             )
+        return SandboxHostLink(node, RayHost(actor, node.name))

@@ -11,8 +11,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from agentgym.cluster.call_stream import KEY_BYTES, CallServer, CallStream, Streams, connect
-from agentgym.cluster.host_link import HostNode, in_short
-from agentgym.cluster.ray_nodes import NAMESPACE, import_ray, worker_name
+from agentgym.cluster.host_link import HostLink, HostNode, in_short
+from agentgym.cluster.ray_nodes import NAMESPACE, SLOWEST_S, facts_of, fault_in, import_ray, worker_name
 from agentgym.errors import NodeLost
 
 HEARTBEATS = "heartbeats"
@@ -28,8 +28,11 @@ def start_actor(
         arguments: the arguments of the class.
         groups: concurrency groups, as threads by name, for calls that must not wait for others.
         outlives_driver: whether it outlives this process, and so must end itself.
+    Raises: NodeLost if this process has left the cluster: Ray would start another one.
     """
     ray = import_ray()
+    if not ray.is_initialized():
+        raise NodeLost("This process has left the cluster.")
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     return (
@@ -64,7 +67,7 @@ class RayHost:
     """
 
     def __init__(self, actor: Any, address: str) -> None:
-        self._actor, self._address = actor, address
+        self.actor, self._address = actor, address
         self._key = secrets.token_bytes(KEY_BYTES)
         self._port: Future[int] | None = None
         self._lock = threading.Lock()
@@ -81,7 +84,7 @@ class RayHost:
     async def _connect(self) -> Streams:
         with self._lock:
             if self._port is None:
-                self._port = self._actor.listen.remote(self._address, self._key).future()
+                self._port = self.actor.listen.remote(self._address, self._key).future()
         try:
             port = await asyncio.shield(asyncio.wrap_future(self._port))  # other event loops wait for it too
         except import_ray().exceptions.RayError as error:
@@ -90,7 +93,7 @@ class RayHost:
 
     def beat(self) -> Future[Any]:
         """Call `beat` of the actor, which even a busy host answers."""
-        beat: Future[Any] = self._actor.beat.options(concurrency_group=HEARTBEATS).remote().future()
+        beat: Future[Any] = self.actor.beat.options(concurrency_group=HEARTBEATS).remote().future()
         return beat
 
     def end(self) -> None:
@@ -100,4 +103,13 @@ class RayHost:
                 loop.call_soon_threadsafe(stream.close)
         if (ray := import_ray()).is_initialized():  # else Ray would start a new cluster for the call
             with suppress(Exception):  # it may be gone
-                ray.kill(self._actor, no_restart=True)
+                ray.kill(self.actor, no_restart=True)
+
+
+async def check(link: HostLink, backend: str | None) -> str:
+    """Return why an actor's node cannot be used; "" if it can. Raises: NodeLost if the actor broke."""
+    assert isinstance(link.host, RayHost)
+    facts = await facts_of(link.host.actor, backend, SLOWEST_S)
+    if "broken" in facts:
+        raise NodeLost(fault_in(facts))
+    return fault_in(facts)

@@ -9,7 +9,7 @@ import socket
 import tempfile
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from agentgym._imports import install_command
 from agentgym.cluster.episode_worker import fault_of
 from agentgym.cluster.host_link import HostNode
-from agentgym.cluster.ray_access import check_connected_to, send_token_if_asked
+from agentgym.cluster.ray_access import check_connected_to, own_sigterm, send_token_if_asked
 from agentgym.errors import ClusterError, MissingExtraError
 from agentgym.text import counted
 
@@ -25,11 +25,11 @@ CONNECT_S = 5.0
 NAMESPACE = "agentgym"
 """The Ray namespace of our actors."""
 PROBE_S = 120.0
-"""How long a node may take to start a worker and try a sandbox."""
+"""How long a node may take to start a worker and try a sandbox before `agentgym cluster probe` calls it unusable."""
+SLOWEST_S = 600.0
+"""The same for runs, which do not wait for a slow node if they have another. Then another worker is tried."""
 _CURRENT_CLUSTER = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")
 """The file where Ray notes the cluster last started on this host."""
-NOTICE_S = 20.0
-"""How long Ray may take to notice that a node is dead."""
 NICE_VARIABLE = "RAY_worker_niceness"
 """Ray's variable for the niceness of its processes. Its default, 15, starves sandboxes."""
 
@@ -62,7 +62,8 @@ def connect(address: str, nodes: int | None = None) -> list[HostNode]:
         try:
             reached = reachable(address)
             send_token_if_asked(reached)
-            ray.init(address=reached, log_to_driver=False, configure_logging=False, namespace=NAMESPACE)
+            with own_sigterm():
+                ray.init(address=reached, log_to_driver=False, configure_logging=False, namespace=NAMESPACE)
         except ClusterError:
             raise
         except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
@@ -71,17 +72,23 @@ def connect(address: str, nodes: int | None = None) -> list[HostNode]:
                 f"There is no usable Ray cluster at {address!r} ({type(error).__name__}: {reason}). Start one by "
                 "`agentgym cluster up`, and give its address as machine.address or --address."
             ) from error
-    alive = [
-        HostNode(row["NodeID"], str(row["NodeManagerAddress"]), max(1, int(row["Resources"].get("CPU", 1))))
-        for row in ray.nodes()
-        if row["Alive"]
-    ]
+    alive = live_nodes()
     if nodes is not None and len(alive) < nodes:
         raise ClusterError(
             f"The cluster at {address!r} has {counted(len(alive), 'node')}, but machine.nodes asks for {nodes}. Add "
             "one by `agentgym cluster up --join ADDRESS` on its host, or ask for fewer."
         )
     return alive
+
+
+def live_nodes() -> list[HostNode]:
+    """Return the live nodes of the cluster that this process is connected to; none if it is not."""
+    ray = import_ray()
+    return [
+        HostNode(row["NodeID"], str(row["NodeManagerAddress"]), max(1, int(row["Resources"].get("CPU", 1))))
+        for row in (ray.nodes() if ray.is_initialized() else ())
+        if row["Alive"]
+    ]
 
 
 def reachable(address: str) -> str:
@@ -100,51 +107,20 @@ def reachable(address: str) -> str:
     return address
 
 
-async def probe_nodes(nodes: Sequence[HostNode], workers: Mapping[str, Any], backend: str | None) -> list[HostNode]:
-    """Ask each node's worker for its facts, and whether sandboxes can be made there.
-
-    Returns: the usable nodes, without nodes that turn out to be dead.
-    Raises: ClusterError naming every live node that cannot be used, and why.
-    """
-    reports = await report_of(nodes, workers, backend)
-    dead = await _dead_of({node for node, answer, _ in reports if "broken" in answer})
-    if alive := [f"{node.name}: {fault}" for node, _, fault in reports if fault and node not in dead]:
-        raise ClusterError("These nodes cannot be used: " + " ".join(alive))
-    return [node for node in nodes if node not in dead]
-
-
-async def report_of(
-    nodes: Sequence[HostNode], workers: Mapping[str, Any], backend: str | None
-) -> list[tuple[HostNode, dict[str, Any], str]]:
-    """Return each node with its worker's facts (`EpisodeWorker.probe`) and why it is unusable ("" if usable)."""
-    answers = await asyncio.gather(*(_probe(workers[node.id], backend) for node in nodes))
-    return [(node, answer, _fault(answer)) for node, answer in zip(nodes, answers, strict=True)]
-
-
-async def _dead_of(nodes: set[HostNode]) -> set[HostNode]:
-    """Return the dead nodes, waiting up to `NOTICE_S` seconds until Ray reports all the given nodes as dead."""
-    ray, pause_s = import_ray(), 0.5
-    for _ in range(int(NOTICE_S / pause_s)):
-        alive = {row["NodeID"] for row in ray.nodes() if row["Alive"]}
-        if all(node.id not in alive for node in nodes):
-            return nodes
-        await asyncio.sleep(pause_s)
-    return {node for node in nodes if node.id not in alive}
-
-
-async def _probe(worker: Any, backend: str | None) -> dict[str, Any]:
+async def facts_of(worker: Any, backend: str | None, limit_s: float = PROBE_S) -> dict[str, Any]:
+    """Return a worker's facts (`EpisodeWorker.probe`); `broken` is why it gave none."""
     try:
-        async with asyncio.timeout(PROBE_S):
+        async with asyncio.timeout(limit_s):
             answer: dict[str, Any] = await worker.probe.remote(backend)
             return answer
     except TimeoutError:
-        return {"broken": f"no worker answered within {PROBE_S:g} s"}
+        return {"broken": f"no worker answered within {limit_s:g} s"}
     except Exception as error:  # noqa: BLE001  after any error the node is unusable
         reason = re.split(r"^\s.*\n", str(error).strip(), flags=re.MULTILINE)[-1]  # the text after a traceback or list
         return {"broken": f"its worker failed: {type(error).__name__}: {' '.join(reason.split()).removesuffix('.')}"}
 
 
-def _fault(answer: Mapping[str, Any]) -> str:
+def fault_in(answer: Mapping[str, Any]) -> str:
     """Return why a node cannot be used; empty if it can."""
     if "broken" in answer:
         return f"{answer['broken']}."

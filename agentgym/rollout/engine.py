@@ -114,12 +114,14 @@ def engine_of(
     address: str | None = None,
     nodes: int | None = None,
     backend: str | None = None,
+    wait_for_nodes_s: float | None = None,
     program: Mapping[str, Any] | Sequence[str] | None = None,
 ) -> Engine | None:
     """Create the engine that a recipe or the command line names; None for this process.
 
     Args:
         address, nodes: the address and the number of nodes of the engine's cluster.
+        wait_for_nodes_s: how long a run waits when its cluster has no node left; None for the engine's default.
         program: a program that plays each episode, through the engine `gateway`: its command, or the arguments of
             AgentProgram.
         backend: the backend whose sandboxes must work on every node; None if no sandboxes are needed.
@@ -134,14 +136,15 @@ def engine_of(
             )
         engine: Engine = load("engines", "gateway")(program)
         return engine
+    of_cluster = {"address": address, "nodes": nodes, "wait_for_nodes_s": wait_for_nodes_s}
     if name in (None, LocalEngine.name):
-        if address is not None or nodes is not None:
-            given = f"address {address!r}" if address is not None else f"nodes {nodes}"
-            raise RecipeError(
-                f"The {given} has an effect only with a cluster, but episodes are played in this process. Set engine "
-                "= ray, or leave it out."
-            )
+        for option, value in of_cluster.items():
+            if value is not None:
+                raise RecipeError(
+                    f"The {option} {value!r} has an effect only with a cluster, but episodes are played in this "
+                    "process. Set engine = ray, or leave it out."
+                )
         return None
-    options = {"address": address, "nodes": nodes, "backend": backend}
+    options = {**of_cluster, "backend": backend}
     engine = load("engines", str(name))(**{key: value for key, value in options.items() if value is not None})
     return engine

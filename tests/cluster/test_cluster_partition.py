@@ -58,7 +58,7 @@ class Cutting(ScriptedPolicy):
         asyncio.get_running_loop().call_later(2, self.is_back.set)
 
 def far_worker():
-    return next(worker for worker in engine._workers.values() if worker.node.name == "10.77.0.2")
+    return next(worker for worker in engine._pool.links.values() if worker.node.name == "10.77.0.2")
 
 async def main():
     add, submit = Call("add", {"amount": 1}), Call("submit", {})
@@ -113,4 +113,4 @@ def test_a_node_that_is_cut_off_for_longer_than_a_lease_loses_no_episode_and_dou
     assert facts["far_has_ended"], "it outlived its lease"
     moved = [row[3] for row in facts["rows"] if row[3]]
     assert 1 <= len(moved) <= 6
-    assert all("began anew on another node" in notes[0] for notes in moved)
+    assert all("began anew on another worker" in notes[0] for notes in moved)

@@ -8,14 +8,17 @@ import re
 from pathlib import Path
 
 import pytest
-from cluster_sessions import NODE, SCRIPT, TASKS, TwoWorkers, plain
+from cluster_sessions import NODE, SCRIPT, TASKS, Link, TwoWorkers, plain
 
 from agentgym import Budgets, EpisodeManager, PolicyError, RolloutConfig, ScriptedPolicy
+from agentgym.cluster import RayEngine
+from agentgym.cluster.episode_worker import EpisodeWorker
 from agentgym.errors import (
     ClusterError,
     ContextFull,
     JudgeError,
     LedgerError,
+    RecipeError,
     ReplayDiverged,
     SandboxDied,
     ServerUnreachable,
@@ -23,6 +26,7 @@ from agentgym.errors import (
 from agentgym.policy import Reply
 from agentgym.storage import Ledger
 from agentgym.testing import ByteRenderer, CounterWithState, FakeClock, TargetReached
+from agentgym.training.recipe.recipe import Recipe
 
 
 def manager(engine=None, policy=None, ledger=None, **options) -> EpisodeManager:
@@ -56,7 +60,7 @@ def test_a_worker_that_is_lost_loses_no_episode_and_doubles_none(tmp_path):
         assert "The worker on b is gone (ConnectionError: the node is gone)" in reason
         moved = [t for t in trajectories if t.provenance.retries]
         assert 1 <= len(moved) <= 4
-        assert moved[0].provenance.retries == [f"{reason} The episode began anew on another node."]
+        assert moved[0].provenance.retries == [f"{reason} The episode began anew on another worker."]
         recorded = list(ledger.trajectories())
         assert sorted(t.id for t in recorded) == sorted(t.id for t in trajectories)
         assert {t.id: plain(t) for t in recorded} == {t.id: plain(t) for t in trajectories}
@@ -85,18 +89,81 @@ def test_fifty_deaths_at_random_moments_lose_no_episode_and_double_none(tmp_path
     assert deaths >= 50
 
 
-def test_without_a_worker_the_run_stops_with_the_cause():
+def test_without_a_worker_the_run_waits_and_then_stops_with_the_cause_and_the_remedy(caplog):
     async def scenario() -> None:
-        engine = TwoWorkers()
+        engine = TwoWorkers(wait_s=90)
         for link in engine.links:
             link.dies_after = 1
-        with pytest.raises(
-            ClusterError,
-            match=r"No node of the cluster is left to play on: The worker on \w is gone.*worker on \w is gone",
-        ):
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(ClusterError) as stopped:
             await manager(engine).collect(TASKS)
+        assert 90 <= asyncio.get_running_loop().time() - began < 95
+        gone = r"No node of the cluster is left to play on: The worker on \w is gone .*worker on \w is gone .*\. "
+        assert re.match(gone + r"None came within 90 s .*`agentgym cluster up --join HOST:PORT`", str(stopped.value))
+        [warning] = caplog.messages
+        assert re.match(gone + r"The run waits up to 90 s for one \(machine\.wait_for_nodes_s\)", warning)
 
     FakeClock().run(scenario())
+
+
+def test_when_every_worker_has_died_the_run_goes_on_with_the_next_ones(caplog):
+    """Three times all workers die; others join after a while, on the same nodes and on a new one."""
+
+    async def scenario() -> None:
+        engine, clock = TwoWorkers("abc"), asyncio.get_running_loop()
+        for link in engine.links:
+            link.dies_after = 2
+
+        def replace(after: int) -> None:
+            names = "abcd" if after < 3 else "d"
+            engine.links += [Link(name, EpisodeWorker()) for name in names]
+            for link in engine.links[-len(names) :]:
+                link.dies_after = 2 if after < 3 else None
+
+        for after in (1, 2, 3):
+            clock.call_later(100.0 * after, replace, after)
+        trajectories = await manager(engine).collect(TASKS, 3)
+        assert [(t.error, t.success, len(t.turns)) for t in trajectories] == [(None, 1.0, 3)] * 24
+        assert len(engine.lost) == 11
+        assert [link.began > 0 for link in engine.links] == [True] * 12, "each is used, also the one that joined"
+        assert [message.partition(":")[0] for message in caplog.messages] == [
+            "No node of the cluster is left to play on"
+        ] * 3
+
+    FakeClock().run(scenario())
+
+
+def test_an_episode_whose_workers_always_die_fails_alone_and_its_record_can_be_read(tmp_path):
+    """Each of its workers dies when it has recorded a turn or two."""
+
+    class Deadly(CounterWithState):
+        async def reset(self, task, *, seed):
+            if task.id == "t0":
+                link = next(link for link in engine.links if link.name == NODE.get() and not link.lost)
+                link.dies_after, link.answers_left = 0, 6
+            return await super().reset(task, seed=seed)
+
+    async def scenario() -> None:
+        ledger = Ledger(tmp_path / "ledger.sqlite")
+        config = RolloutConfig(environment=Deadly, reward=TargetReached(), engine=engine, concurrency=1)
+        manager = EpisodeManager(lambda task: ScriptedPolicy(SCRIPT), config, ledger=ledger, label="run")
+        first, *others = await manager.collect(TASKS)
+        assert re.match(r"ClusterError: it lost its worker 6 times; the last time: ", first.error)
+        assert [(t.error, t.success) for t in others] == [(None, 1.0)] * 7
+        assert len(engine.lost) == 6
+        assert [t.id for t in ledger.trajectories()] == [t.id for t in (first, *others)]
+        ledger.close()
+
+    engine = TwoWorkers("abcdefg")
+    FakeClock().run(scenario())
+
+
+def test_a_time_to_wait_below_zero_is_refused_everywhere(tmp_path):
+    with pytest.raises(ClusterError, match=r"wait_for_nodes_s is -1, but a run cannot wait less than 0 s"):
+        RayEngine(wait_for_nodes_s=-1)
+    recipe = Path(__file__).parents[2] / "recipes" / "quickstart.toml"
+    with pytest.raises(RecipeError, match=r"machine\.wait_for_nodes_s = -1: .* greater than or equal to 0"):
+        Recipe.load(recipe, ["machine.wait_for_nodes_s=-1"])
 
 
 def test_finished_turns_are_kept_before_an_episode_ends_and_a_retried_episode_begins_anew(tmp_path):
@@ -194,7 +261,7 @@ class DiskFullOnB(CounterWithState):
         return await super().reset(task, seed=seed)
 
 
-def test_episodes_that_fail_on_a_node_whose_disk_is_full_are_played_elsewhere_and_it_gets_no_more(tmp_path):
+def test_episodes_that_fail_on_a_node_whose_disk_is_full_are_played_elsewhere_and_it_gets_no_more(tmp_path, caplog):
     async def scenario() -> None:
         ledger, engine = Ledger(tmp_path / "ledger.sqlite"), TwoWorkers()
         config = RolloutConfig(environment=DiskFullOnB, reward=TargetReached(), engine=engine, concurrency=4)
@@ -206,6 +273,9 @@ def test_episodes_that_fail_on_a_node_whose_disk_is_full_are_played_elsewhere_an
         assert all(note_pattern.fullmatch(note) for note in notes)
         began_on_b = engine.links[1].began
         assert 3 <= began_on_b == len(notes) <= 6  # those that were under way when the third one failed
+        [warning] = caplog.messages
+        assert re.match(r"3 episodes in a row failed on the node b \(.*No space left on device", warning)
+        assert warning.endswith("It gets no more for 30 s while another node is left.")
         assert {t.id: plain(t) for t in ledger.trajectories()} == {t.id: plain(t) for t in trajectories}
         ledger.close()
 

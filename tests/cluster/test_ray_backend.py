@@ -40,7 +40,7 @@ async def test_sandboxes_on_nodes_keep_the_contract_of_every_backend(cluster, ch
     try:
         await check_backend(backend, only=checks)
         sandboxes = [await backend.create(SPEC) for _ in range(4)]
-        assert sorted(link.sandboxes for link in backend._links.values()) == [2, 2]
+        assert sorted(link.sandboxes for link in backend._pool.links.values()) == [2, 2]
         await asyncio.gather(*(sandbox.close() for sandbox in sandboxes))
     finally:
         await backend.close()
@@ -107,9 +107,9 @@ async def test_an_episode_whose_host_is_killed_goes_on_from_its_checkpoint(clust
     class Killing(ScriptedPolicy):
         async def generate(self, request):
             if request.turn == 2 and not killed:
-                busy = next(node for node, link in backend._links.items() if link.sandboxes)
+                busy = next(node for node, link in backend._pool.links.items() if link.sandboxes)
                 killed.append(busy)
-                os.kill((await backend._links[busy].ask("probe"))["pid"], signal.SIGKILL)
+                os.kill((await backend._pool.links[busy].ask("probe"))["pid"], signal.SIGKILL)
             return await super().generate(request)
 
     killed: list[str] = []
@@ -134,7 +134,7 @@ async def test_a_call_that_a_host_cannot_do_costs_no_other_sandbox(cluster):
         with pytest.raises(SandboxDied, match=r"call failed on the node .*KeyError"):
             await HostedChannel(sandbox, 999).request("no such channel")
         assert (await sandbox.exec(["echo", "here"])).stdout == b"here\n"
-        assert not any(link.lost for link in backend._links.values())
+        assert not any(link.lost for link in backend._pool.links.values())
     finally:
         await backend.close()
 

@@ -68,46 +68,57 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 @needs_ray
-async def test_a_killed_worker_and_a_killed_node_lose_no_episode_and_double_none(cluster, tmp_path):
+async def test_killed_workers_are_replaced_a_node_that_joins_is_used_and_no_episode_is_lost_or_doubled(
+    cluster, tmp_path
+):
+    """Every worker is killed, then one again, then a node; meanwhile a node joins. All happen within one run."""
     import ray
 
-    extra = cluster.add_node(num_cpus=2)
-    engine = RayEngine(cluster.address, nodes=3)
-    killed = []
+    engine, nodes, joined = RayEngine(cluster.address, nodes=2), [], asyncio.Event()
 
-    class Killing(ScriptedPolicy):
-        """Kills a worker when the first episodes are under way, and a node some later."""
+    async def kill(links) -> None:
+        lost = len(engine.lost)
+        for link in links:
+            os.kill((await link.ask("probe"))["pid"], signal.SIGKILL)
+        await until(lambda: len(engine.lost) == lost + len(links))
+
+    async def disturb() -> None:
+        nodes.append(cluster.add_node(num_cpus=2))  # Ray wants the main thread
+        await kill(engine._pool.alive)
+        await until(lambda: len(engine._pool.alive) == 3)
+        await kill([link for link in engine._pool.alive if link.node.id != nodes[0].node_id][:1])
+        await asyncio.to_thread(cluster.remove_node, nodes[0], False)
+        await until(lambda: nodes[0].node_id not in engine._pool.links)
+        await until(lambda: len(engine._pool.alive) == 2)
+
+    class Disturbed(ScriptedPolicy):
+        """Half of the episodes are played only when all is over."""
 
         requests = 0
 
         async def generate(self, request) -> Reply:
             type(self).requests += 1
             if type(self).requests == 10:
-                node, worker = next((n, w) for n, w in engine._workers.items() if n != extra.node_id)
-                os.kill((await worker.ask("probe"))["pid"], signal.SIGKILL)
-                killed.append(node)
-            if type(self).requests == 40:
-                await asyncio.to_thread(cluster.remove_node, extra, False)
-                killed.append(extra.node_id)
-            if len(killed) == 2:  # workers outlive their node for some seconds, in which all could be over
-                await until(lambda: len(engine.lost) == 2)
+                disturbing.append(asyncio.ensure_future(disturb()))
+                disturbing[0].add_done_callback(lambda _: joined.set())
+            if type(self).requests > 60:
+                await joined.wait()
             return await super().generate(request)
 
+    disturbing: list[asyncio.Task[None]] = []
     add, submit = Call("add", {"amount": 1}), Call("submit", {})
     script = [Message("assistant", "", (call,)) for call in (add, add, submit)]
     ledger = Ledger(tmp_path / "ledger.sqlite")
     config = RolloutConfig(environment=CounterWithState, reward=TargetReached(), engine=engine, concurrency=9)
     many = [Task(f"t{n}", "x/counter-v1", "Count.", truth="2") for n in range(30)]
     try:
-        trajectories = await EpisodeManager(Killing(script), config, ledger=ledger).collect(many, 2)
+        trajectories = await EpisodeManager(Disturbed(script), config, ledger=ledger).collect(many, 2)
+        await disturbing[0]
         assert [(t.error, t.success) for t in trajectories] == [(None, 1.0)] * 60
-        assert len(killed) == len(engine.lost) == 2
+        assert len(engine.lost) == 4
         assert sorted(t.id for t in ledger.trajectories()) == sorted(t.id for t in trajectories)
         await until(lambda: sum(node["Alive"] for node in ray.nodes()) == 2)
-        # the node whose worker was killed is used again by the next run, with a new worker
-        later = await EpisodeManager(ScriptedPolicy(script), config).collect(many[:4])
-        assert [t.success for t in later] == [1.0] * 4
-        assert len(engine._workers) == sum(node["Alive"] for node in ray.nodes()) == 2
+        assert engine.report() == {"nodes": 2, "lost": 4, "episodes": 0}
     finally:
         await engine.close()
         ledger.close()
@@ -159,7 +170,7 @@ async def test_a_node_that_hangs_is_noticed_by_its_heartbeats_and_its_episodes_a
         async def generate(self, request) -> Reply:
             if not stopped:
                 stopped.append(raylet)
-                stopped.append((await engine._workers[extra.node_id].ask("probe"))["pid"])
+                stopped.append((await engine._pool.links[extra.node_id].ask("probe"))["pid"])
                 for pid in stopped:
                     os.kill(pid, signal.SIGSTOP)
             return await super().generate(request)
@@ -198,7 +209,7 @@ async def main():
     class Announcing(ScriptedPolicy):
         async def generate(self, request):
             if request.turn == 1:
-                print(*[(await worker.ask("probe"))["pid"] for worker in engine._workers.values()], flush=True)
+                print(*[(await worker.ask("probe"))["pid"] for worker in engine._pool.links.values()], flush=True)
             return await super().generate(request)
     call = Call("run", {"command": "sleep 50"})
     script = [Message("assistant", "", (c,)) for c in (Call("run", {"command": "true"}), call)]

@@ -21,7 +21,7 @@ from agentgym import __version__
 from agentgym.cli.app import app
 from agentgym.cluster.ray_access import MODE_VARIABLE
 from agentgym.cluster.ray_backend import RayBackend
-from agentgym.cluster.ray_nodes import _CURRENT_CLUSTER, _fault, connect
+from agentgym.cluster.ray_nodes import _CURRENT_CLUSTER, connect, fault_in
 from agentgym.cluster.ray_start import end_nodes
 from agentgym.errors import ClusterError
 from agentgym.testing.backends.testbed import SPEC
@@ -130,6 +130,23 @@ def test_a_process_is_connected_to_one_cluster_and_says_so_where_it_is_given_ano
             connect(other)
 
 
+HANDLED = """
+import os, signal, sys
+from agentgym.cluster.ray_nodes import connect
+signal.signal(signal.SIGTERM, lambda *_: print("the process's own handler"))
+connect(sys.argv[1])
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+@needs_ray
+def test_a_process_that_connects_keeps_its_own_handler_of_sigterm(cluster):
+    """Ray's prints a C++ stack trace and exits."""
+    done = subprocess.run([sys.executable, "-c", HANDLED, cluster.address], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "the process's own handler\n"), done.stderr
+    assert "stack trace" not in done.stderr
+
+
 @needs_ray
 def test_a_cluster_with_fewer_nodes_than_wanted_is_named(cluster):
     with pytest.raises(ClusterError, match=r"has 2 nodes, but machine.nodes asks for 9.*cluster up --join"):
@@ -180,8 +197,8 @@ GOOD = {"host": "h", "pid": 1, "nice": 0, "cpus": 2, "python": "3.11", "unavaila
     ],
 )
 def test_a_node_that_cannot_be_used_says_why(change, fault):
-    assert fault in _fault(GOOD | {"agentgym": __version__} | change)
-    assert bool(fault) == bool(_fault(GOOD | {"agentgym": __version__} | change))
+    assert fault in fault_in(GOOD | {"agentgym": __version__} | change)
+    assert bool(fault) == bool(fault_in(GOOD | {"agentgym": __version__} | change))
 
 
 @needs_ray

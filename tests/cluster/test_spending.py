@@ -9,14 +9,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from cluster_sessions import SCRIPT, TASKS, TwoWorkers
+from cluster_sessions import SCRIPT, TASKS, Link, TwoWorkers
 
 from agentgym import Budgets, EpisodeManager, RolloutConfig, ScriptedPolicy
+from agentgym.cluster.episode_worker import EpisodeWorker
 from agentgym.cluster.ray_engine import RayEngine
 from agentgym.errors import JudgeError, PolicyError
 from agentgym.evaluation.price import Price
 from agentgym.policy.account import SpendingLimit, charged_to, open_account
-from agentgym.testing import Counter, TargetReached
+from agentgym.testing import Counter, FakeClock, TargetReached
 
 PRICE = Price(1e6, 1e6)
 needs_ray = pytest.mark.skipif(
@@ -66,6 +67,25 @@ def test_workers_send_no_more_once_the_run_has_spent_its_limit():
     assert all("more than --max-cost 5" in episode.error for episode in episodes if not episode.valid)
     assert not any(episode.valid for episode in asyncio.run(play(account)))
     assert account.spent == 6.0
+
+
+def test_a_worker_that_joins_after_the_limit_was_spent_sends_nothing():
+    """The first judgement spends the limit. Then its worker dies, and another one joins."""
+    engine, account = TwoWorkers("a"), SpendingLimit(PRICE.of, 1.0)
+    engine.links[0].dies_after, engine.links[0].answers_left = 1, 12
+    config = RolloutConfig(
+        environment=Counter, reward=PaidJudge(), engine=engine, concurrency=1, budgets=Budgets(infra_retries=0)
+    )
+
+    async def scenario():
+        asyncio.get_running_loop().call_later(50, lambda: engine.links.append(Link("b", EpisodeWorker())))
+        return await EpisodeManager(lambda task: ScriptedPolicy(SCRIPT), config).collect(TASKS)
+
+    with charged_to(account):
+        episodes = FakeClock().run(scenario())
+    assert [link.began > 0 for link in engine.links] == [True, True]
+    assert [episode.valid for episode in episodes].count(True) <= 1
+    assert account.spent == 2.0
 
 
 class PaidPolicy(ScriptedPolicy):

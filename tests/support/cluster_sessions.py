@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agentgym import Call, Message, Task
 from agentgym.cluster.cluster_session import ClusterSession
-from agentgym.cluster.episode_worker import EpisodeWorker
+from agentgym.cluster.episode_worker import EpisodeWorker, SessionSpec
 from agentgym.cluster.ray_engine import _spec_of
 
 ADD, SUBMIT = Call("add", {"amount": 1}), Call("submit", {})
@@ -27,7 +27,8 @@ class Link:
 
     def __init__(self, name: str, worker: EpisodeWorker) -> None:
         self.name, self.cpus, self.worker = name, 1, worker
-        self.spooled: set[str] = set()
+        self.lost = ""
+        self.spec: SessionSpec | None = None
         self.dies_after: int | None = None
         self.answers_left = 0
         self.began = 0
@@ -39,6 +40,10 @@ class Link:
             self.given_up |= self.answers_left < 0
         if self.given_up:
             raise ConnectionError("the node is gone")
+
+    async def begin(self):
+        self._check()
+        return await self.worker.begin("s", self.spec)
 
     async def deliver(self, items):
         self._check()
@@ -54,25 +59,38 @@ class Link:
     async def end(self):
         await self.worker.end("s")
 
-    def give_up(self):
-        self.given_up = True
+    def give_up(self, reason):
+        self.given_up, self.lost = True, reason
 
 
 class TwoWorkers:
-    """An engine whose nodes are in this process."""
+    """An engine whose nodes are in this process.
+
+    Attributes:
+        links: the workers that are or were there; those that are lost are not ready.
+    """
 
     name = "two workers"
 
-    def __init__(self, names: str = "ab", folder: Path | None = None) -> None:
+    def __init__(self, names: str = "ab", folder: Path | None = None, *, wait_s: float = 300.0) -> None:
         self.links = [Link(name, EpisodeWorker(folder)) for name in names]
-        self.lost: list[str] = []
+        self.wait_s = wait_s
+
+    @property
+    def lost(self) -> list[str]:
+        return [link.lost for link in self.links if link.lost]
+
+    def ready(self) -> list[Link]:
+        for link in self.links:
+            link.spec = link.spec or self._spec
+        return [link for link in self.links if not link.lost]
 
     @asynccontextmanager
     async def session(self, episodes) -> AsyncIterator[ClusterSession]:
-        for link in self.links:
-            link.spooled = await link.worker.begin("s", replace(_spec_of(episodes), registered={}))
-        player = ClusterSession(episodes, self.links, lambda link, reason: self.lost.append(reason))
+        self._spec = replace(_spec_of(episodes), registered={})
+        player = ClusterSession(episodes, self.ready, self.wait_s)
         try:
+            await player.open()
             yield player
         finally:
             await player.close()

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from agentgym import registry
 from agentgym.errors import RecipeError
-from agentgym.options import Count, Section
+from agentgym.options import Count, Section, Weight
 from agentgym.rollout.engine import Engine, LocalEngine, engine_of
 from agentgym.task.task_set import TaskSet
 from agentgym.training.recipe.episode_section import EpisodeSection
@@ -39,6 +39,8 @@ class HardwareSection(Section):
     """The address of the cluster. By default it is the cluster that runs on this host."""
     nodes: Count | None = None
     """The minimum number of nodes that the cluster must have when the run begins."""
+    wait_for_nodes_s: Weight | None = None
+    """How many seconds a run waits for a node when its cluster has none left. By default it waits 300."""
 
     @property
     def torch_device(self) -> str:
@@ -65,4 +67,5 @@ class HardwareSection(Section):
             if any(sandboxed.values()):
                 backend = episode.backend or registry.DEFAULT_BACKEND
         options: dict[str, Any] = {"address": self.address, "nodes": self.nodes, "backend": backend}
-        return engine_of(self.engine, program=episode.program.options, **options)
+        program, wait_s = episode.program.options, self.wait_for_nodes_s
+        return engine_of(self.engine, program=program, wait_for_nodes_s=wait_s, **options)
