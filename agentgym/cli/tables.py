@@ -15,10 +15,10 @@ from rich.text import Text
 from agentgym.cli.uncut import Indented, Quoted
 from agentgym.evaluation.cuts import command_option, cuts_of, format_cuts
 from agentgym.evaluation.failures import KINDS
-from agentgym.evaluation.record import Evaluation
+from agentgym.evaluation.record import Evaluation, weaker_limits
 from agentgym.evaluation.statistics.proportion import success_rate
 from agentgym.evaluation.strata import strata
-from agentgym.evaluation.text import format_attempts, format_search, format_usage
+from agentgym.evaluation.text import format_attempts, format_search, format_usage, format_weaker
 from agentgym.messages import Call, Message, Result
 from agentgym.rollout.failures import format_causes
 from agentgym.sandbox.metering import combine_usage
@@ -66,6 +66,8 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
         lines.append(Text(f"the agent was {visible(evaluation.adapted)}", style="yellow"))
     if evaluation.knowledge:
         lines.append(Text(f"the agent was {visible(evaluation.knowledge)}", style="yellow"))
+    if weaker := format_weaker(evaluation.weaker_limits):
+        lines.append(Text(weaker, style="yellow"))
     if attempts := format_attempts(evaluation):
         lines.append(Text(f"attempts: {attempts}"))
     if cuts := format_cuts(evaluation.cuts(), command_option, episodes=sum(len(row.stop) for row in evaluation.rows)):
@@ -109,6 +111,8 @@ def episodes_table(trajectories: Sequence[Trajectory]) -> RenderableType:
         table.add_row("took", ", ".join(took))
     stops = Counter(t.stop_reason.value for t in trajectories if t.stop_reason)
     table.add_row("stopped", ", ".join(f"{name} {count}" for name, count in stops.most_common()))
+    if weaker := format_weaker(weaker_limits(trajectories)):
+        table.add_row("", Text(weaker, style="yellow"))
     if cuts := format_cuts(cuts_of(trajectories), command_option):
         table.add_row("", Text(cuts, style="yellow"))
     failures: Counter[str] = Counter()

@@ -52,9 +52,9 @@ class HostedBackend(ABC):
             link.sandboxes += 1
             sandbox = None
             try:
-                image_digest, error, _ = await link.ask("create", key, spec, snapshot)
+                facts, error, _ = await link.ask("create", key, spec, snapshot)
                 if error is None:
-                    sandbox = HostedSandbox(link, key, image_digest, snapshot)
+                    sandbox = HostedSandbox(link, key, snapshot, **facts)
                     return sandbox
                 raise error
             except SandboxDied:

@@ -52,10 +52,14 @@ class HostedSandbox(SandboxWrapper):
 
     Attributes:
         image_digest: the digest of the image that its files come from.
+        missing: the limits that its node does not enforce, each with the reason; only those accepted.
     """
 
-    def __init__(self, link: SandboxHostLink, key: str, image_digest: str, base: Snapshot | None) -> None:
-        self._link, self._key, self.image_digest, self._base = link, key, image_digest, base
+    def __init__(
+        self, link: SandboxHostLink, key: str, base: Snapshot | None, *, image_digest: str, missing: dict[str, str]
+    ) -> None:
+        self._link, self._key, self._base = link, key, base
+        self.image_digest, self.missing = image_digest, missing
         self._connections: tuple[Connection, ...] = ()
         self._ended = ""
         self._closed: asyncio.Future[None] | None = None

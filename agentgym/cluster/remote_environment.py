@@ -62,10 +62,15 @@ class RemoteSandboxes(EnvironmentSandboxes):
         super().__init__()
         self._read_usage, self.were_opened = read_usage, read_usage is not None
         self.digests: list[str] = []
+        self.weaker: list[str] = []
 
     @property
     def image_digests(self) -> list[str]:
         return self.digests
+
+    @property
+    def weaker_limits(self) -> list[str]:
+        return self.weaker
 
     async def usage(self) -> Usage:
         return Usage() if self._read_usage is None else await self._read_usage()
@@ -228,6 +233,7 @@ class RemoteEnvironment(Environment):
     def _note_changes(self, answer: Mapping[str, Any]) -> None:
         self.ended = bool(answer.get("ended"))
         self.sandboxes.digests = answer.get("image_digests") or []
+        self.sandboxes.weaker = answer.get("weaker_limits") or []
         if (changed := answer.get("tools")) is None:
             return
         added_here = [tool for name, tool in self.tools.items() if self._remote_tools.get(name) is not tool]

@@ -66,7 +66,7 @@ class SandboxHost:
         return await self._backend.probe()
 
     async def create(self, key: str, spec: SandboxSpec, snapshot: Snapshot | None) -> Answer:
-        """Make a sandbox under a key chosen by the driver. Returns: the digest of its image."""
+        """Make a sandbox under a key chosen by the driver. Returns: its attributes `image_digest` and `missing`."""
         if self._watch is None:
             self._watch = asyncio.ensure_future(self._end_what_is_forgotten())
         creating = self._creating[key] = asyncio.ensure_future(self._backend.create(spec, snapshot=snapshot))
@@ -82,7 +82,8 @@ class SandboxHost:
             return None, SandboxDied("The sandbox was cancelled while it was being created."), ()
         self._sandboxes[key] = sandbox
         self._known[key] = frozenset(layer.digest for layer in (snapshot.layers if snapshot else ()))
-        return getattr(sandbox, "image_digest", ""), None, ()
+        facts = {"image_digest": getattr(sandbox, "image_digest", ""), "missing": dict(getattr(sandbox, "missing", {}))}
+        return facts, None, ()
 
     async def call(
         self, number: int, key: str, method: str, arguments: tuple[Any, ...], options: dict[str, Any]

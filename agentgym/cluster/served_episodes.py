@@ -236,7 +236,11 @@ class EpisodeTable:
         environment = episode.environment
         if environment.tools is not episode.tools:
             episode.tools, episode.tools_number = environment.tools, episode.tools_number + 1
-        changes: dict[str, Any] = {"ended": environment.ended, "image_digests": environment.sandboxes.image_digests}
+        changes: dict[str, Any] = {
+            "ended": environment.ended,
+            "image_digests": environment.sandboxes.image_digests,
+            "weaker_limits": environment.sandboxes.weaker_limits,
+        }
         if known != episode.tools_number:
             changes["tools"] = {"number": episode.tools_number, "tools": tools_to_json(environment)}
         return changes

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from typing import overload
 
-from agentgym.sandbox import Sandbox, Usage
+from agentgym.sandbox import LIMITS, Sandbox, Usage
 from agentgym.sandbox.metering import SandboxMeter
 
 
@@ -19,6 +19,7 @@ class EnvironmentSandboxes(Sequence[Sandbox]):
 
     Attributes:
         default: the sandbox that `Environment.default_sandbox` opens; None until then.
+        shared: sandboxes that other environments use too and close, such as a browser's. They are not metered here.
         were_opened: whether any sandbox was ever opened, so that `usage` can be more than zero.
     """
 
@@ -27,6 +28,7 @@ class EnvironmentSandboxes(Sequence[Sandbox]):
 
     def __init__(self) -> None:
         self._open: list[Sandbox] = []
+        self.shared: Sequence[Sandbox] = ()
 
     @overload
     def __getitem__(self, index: int) -> Sandbox: ...
@@ -72,8 +74,14 @@ class EnvironmentSandboxes(Sequence[Sandbox]):
     @property
     def image_digests(self) -> list[str]:
         """Digests of the images that the sandboxes run on; empty for the host's own programs."""
-        digests = {getattr(sandbox, "image_digest", "") for sandbox in self._open}
+        digests = {getattr(sandbox, "image_digest", "") for sandbox in (*self._open, *self.shared)}
         return sorted(digests - {""})
+
+    @property
+    def weaker_limits(self) -> list[str]:
+        """Names of the limits that some sandbox does not enforce, which was accepted."""
+        missing = {name for sandbox in (*self._open, *self.shared) for name in getattr(sandbox, "missing", ())}
+        return [*(name for name in LIMITS if name in missing), *sorted(missing - LIMITS.keys())]
 
     async def close(self) -> None:
         """Close every sandbox. Raises: the first error, after all sandboxes were closed."""

@@ -68,6 +68,8 @@ class Evaluation(OutcomeStatistics):
     tasks, the evaluation says nothing about other tasks."""
     knowledge: str = ""
     """A description of the knowledge from earlier training episodes that the episodes were shown; empty if none."""
+    weaker_limits: list[str] = field(default_factory=list)
+    """The limits that the sandboxes of some episodes did not enforce."""
     search: dict[str, Any] = field(default_factory=dict)
     """The options of the search over turns that produced the episodes, and whether its value was an oracle's; empty
     without a search."""
@@ -96,6 +98,7 @@ class Evaluation(OutcomeStatistics):
             "held_out_uses": self.held_out_uses,
             **({"adapted": self.adapted} if self.adapted else {}),
             **({"knowledge": self.knowledge} if self.knowledge else {}),
+            **({"weaker_limits": self.weaker_limits} if self.weaker_limits else {}),
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -145,6 +148,11 @@ class Evaluation(OutcomeStatistics):
             )
         loaded = [cls.load(folder.path / "evaluation" / f"{name}.json") for name in ([label] if label else labels)]
         return max(loaded, key=lambda evaluation: evaluation.created)
+
+
+def weaker_limits(trajectories: Iterable[Trajectory]) -> list[str]:
+    """Return the limits that the sandboxes of some episode did not enforce."""
+    return [*dict.fromkeys(name for trajectory in trajectories for name in trajectory.provenance.weaker_limits)]
 
 
 def manifest_of(tasks: Sequence[Task]) -> str:

@@ -17,7 +17,7 @@ from agentgym.errors import EvaluationError, TaskError
 from agentgym.evaluation.held_out_uses import HeldOutUse, note_use
 from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.price import PRICE, Price, Spending
-from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
+from agentgym.evaluation.record import Evaluation, hash_of, manifest_of, weaker_limits
 from agentgym.policy.contract import Policy
 from agentgym.registry import load
 from agentgym.rollout.config import RolloutConfig
@@ -211,6 +211,7 @@ def from_trajectories(
         version=__version__,
         sampling=_sampling_of(config) if config else {},
         knowledge="" if config is None or config.knowledge is None else config.knowledge.describe(),
+        weaker_limits=weaker_limits(trajectories),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from agentgym.evaluation.comparison import compare
 from agentgym.evaluation.cuts import format_cuts
@@ -24,11 +24,18 @@ def format_evaluation(evaluation: Evaluation) -> str:
         line += f", {evaluation.adapted}"
     if evaluation.knowledge:
         line += f", {evaluation.knowledge}"
+    if weaker := format_weaker(evaluation.weaker_limits):
+        line += f", {weaker}"
     if attempts := format_attempts(evaluation):
         line += f", attempts: {attempts}"
     if cuts := format_cuts(evaluation.cuts()):
         line += f", {cuts}"
     return line + (f", {evaluation.failed} episodes failed and are left out" if evaluation.failed else "")
+
+
+def format_weaker(limits: Sequence[str]) -> str:
+    """Return the limits that sandboxes did not enforce as text; empty without one."""
+    return f"sandboxes with weaker limits: {', '.join(limits)}" if limits else ""
 
 
 def format_attempts(evaluation: Evaluation) -> str:

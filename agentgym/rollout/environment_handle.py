@@ -20,7 +20,7 @@ from agentgym.rollout.prompt import with_additions
 from agentgym.sandbox import Usage
 from agentgym.sandbox.metering import combine_usage, usage_counts, usage_since
 from agentgym.task.definition import Task
-from agentgym.trajectory import PromptAddition
+from agentgym.trajectory import PromptAddition, Provenance
 from agentgym.trajectory.turn import Turn
 
 CLOSE_S = 60.0
@@ -115,6 +115,13 @@ class EnvironmentHandle:
                 return await self.read_state(turns, note)
         except SandboxExhausted:
             return NO_STATE
+
+    def note_sandboxes(self, provenance: Provenance) -> None:
+        """Record the images of the sandboxes that are open now, and the limits that these do not enforce."""
+        sandboxes = self.current.sandboxes
+        if sandboxes.were_opened or sandboxes.shared:
+            provenance.image_digests = sandboxes.image_digests or provenance.image_digests
+            provenance.weaker_limits = sandboxes.weaker_limits or provenance.weaker_limits
 
     def is_metered(self) -> bool:
         """Return whether the environment may have used a sandbox."""

@@ -118,8 +118,7 @@ class Episode:
         if (environment := self._environment) is None:
             return
         self._environment = None
-        if digests := environment.current.sandboxes.image_digests:  # includes sandboxes opened since the reset
-            self.trajectory.provenance.image_digests = digests
+        environment.note_sandboxes(self.trajectory.provenance)  # includes those opened since the reset
         if (close_error := await environment.close()) is not None:
             self.trajectory.provenance.close_error = close_error
 

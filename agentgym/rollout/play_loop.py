@@ -156,7 +156,7 @@ class PlayLoop:
         opening = await self._open()
         self._ready, trajectory.opening = True, tuple(opening)
         trajectory.provenance.reset_usage = await environment.usage_since_last()
-        trajectory.provenance.image_digests = environment.current.sandboxes.image_digests
+        environment.note_sandboxes(trajectory.provenance)
         self._retries.doing = ("rendering the prompt",)
         self._contexts.open(opening, environment.unwrapped)
 

@@ -39,6 +39,7 @@ _PROVENANCE_KEYS = {
     "policy": "policy",
     "environment": "environment",
     "image_digests": "images",
+    "weaker_limits": "weaker_limits",
     "reset_usage": "reset_usage",
     "retries": "retries",
     "close_error": "close_error",

@@ -207,6 +207,7 @@ class WebPages(Environment):
         assert self.backend is not None and self.sandbox is not None
         self._browsers = browsers_of(self.backend)
         self._browser = await self._browsers.lease(self.sandbox)
+        self.sandboxes.shared = (self._browser.sandbox,)
         self._channel = await self._browser.open_episode()
 
     async def _act(self, action: str, *arguments: Any) -> Observation:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import closing
+
 import pytest
+from scripted_episodes import counting
 from typer.testing import CliRunner
 
 import agentgym
@@ -21,6 +25,7 @@ from agentgym.errors import SandboxUnavailable
 from agentgym.rollout.sandbox_check import check_limits
 from agentgym.sandbox import Usage
 from agentgym.sandbox.limits import ACCEPT_WEAKER, unenforceable
+from agentgym.storage.ledger import Ledger
 from agentgym.testing import Counter, TargetReached
 
 MISSING = {"memory": "no group", "cpu": "no group"}
@@ -80,7 +85,11 @@ agentgym.register(BOXED, Boxed)
 agentgym.register("test/pictured-counter-v1", Pictured)
 agentgym.register(Weak.name, Weak, kind="backends")
 TASKS = [task(f"t{n}", BOXED) for n in range(3)]
-agentgym.register("test/boxed-counts-v1", TaskSet("test/boxed-counts-v1", {"train": TASKS}), kind="task_sets")
+agentgym.register(
+    "test/boxed-counts-v1",
+    TaskSet("test/boxed-counts-v1", {"train": TASKS}, oracle=lambda task: counting()),
+    kind="task_sets",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -96,6 +105,21 @@ def test_a_command_ends_before_it_loads_a_policy_with_one_message(command):
     assert (finished.exit_code, finished.stdout, finished.stderr.count("cannot enforce")) == (2, "", 1)
     assert finished.stderr.splitlines()[-1] == f"  agentgym {' '.join(words)} --accept-weaker memory,cpu"
     assert [spec.network for spec in Weak.opened] == [False], "one sandbox, and no proxy for it"
+
+
+def test_what_was_accepted_and_is_weaker_is_recorded_and_shown(tmp_path):
+    words = ["eval", "test/boxed-counts-v1:train", "--policy", "oracle", "--backend", Weak.name, "--out", str(tmp_path)]
+    finished = CliRunner().invoke(app, [*words, "--html", "--accept-weaker", "all"])
+    assert (finished.exit_code, finished.stdout.count("sandboxes with weaker limits: memory, cpu")) == (0, 1)
+    record = json.loads((tmp_path / "evaluation" / "train.json").read_text())
+    assert record["weaker_limits"] == ["memory", "cpu"]
+    with closing(Ledger(tmp_path / "ledger.sqlite")) as ledger:
+        assert [episode.provenance.weaker_limits for episode in ledger.trajectories()] == [["memory", "cpu"]] * 3
+    summary = CliRunner().invoke(app, ["show", str(tmp_path)]).stdout
+    assert "sandboxes with weaker limits: memory, cpu" in " ".join(summary.split())
+    assert "Played in sandboxes with weaker limits: memory, cpu." in (tmp_path / "report.html").read_text()
+    rolled = CliRunner().invoke(app, ["rollout", *words[1:-2], "--accept-weaker", "memory,cpu"])
+    assert "sandboxes with weaker limits: memory, cpu" in rolled.stdout
 
 
 async def test_one_sandbox_is_opened_for_all_environments_and_none_for_those_elsewhere():

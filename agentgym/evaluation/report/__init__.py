@@ -102,6 +102,7 @@ def _without_script(name: str, run: Mapping[str, Any]) -> Html:
         "div",
         el("h1", name),
         *([adapted] if run["adapted"] else []),
+        *([el("p", f"Played in {run['weaker']}.")] if run["weaker"] else []),
         result,
         el("p", f"Written {timestamp()}. Curves and episodes need JavaScript; nothing is loaded from elsewhere."),
         cls="view",

@@ -15,7 +15,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report.contents import Contents
 from agentgym.evaluation.statistics.estimate import Estimate
 from agentgym.evaluation.strata import strata
-from agentgym.evaluation.text import format_attempts, format_usage
+from agentgym.evaluation.text import format_attempts, format_usage, format_weaker
 from agentgym.text import visible
 
 MAX_TAGS = 12
@@ -34,6 +34,7 @@ def findings(contents: Contents) -> dict[str, Any]:
         "usage": usage(contents),
         "attempts": format_attempts(after) if after is not None else "",
         "adapted": visible(after.adapted) if after is not None else "",
+        "weaker": format_weaker(after.weaker_limits) if after is not None else "",
         "control": success_of(contents, "control"),
         "zero_shot": success_of(contents, "zero_shot"),
     }

@@ -134,7 +134,7 @@ class ProgramLoop(PlayLoop):
         """Reset the environment. The first request of the program begins the conversation."""
         self._task_messages = await self._open()
         self._trajectory.provenance.reset_usage = await self._environment.usage_since_last()
-        self._trajectory.provenance.image_digests = self._environment.current.sandboxes.image_digests
+        self._environment.note_sandboxes(self._trajectory.provenance)
 
     async def play_turns(self) -> NoReturn:
         """Connect the program, and play until the episode is over.

@@ -39,6 +39,7 @@ function headline(run) {
   return h("section", { class: "headline", "aria-label": "Result" },
     h("h1", {}, run.name), claim(run),
     h("dl", { class: "facts-list" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+    run.weaker ? h("div", { class: "notice", role: "note" }, `Played in ${run.weaker}.`) : null,
     run.adapted ? h("div", { class: "notice", role: "note" }, h("b", {}, "Label-free adaptation. "), `The agent that was measured last was ${run.adapted}.`) : null,
     run.alarms.length ? h("div", { class: "notice", role: "note" }, h("b", {}, "The collapse guard raised an alarm. "), run.alarms.join("; ")) : null,
     run.notes.length ? h("div", { class: "notice", role: "note" }, h("b", {}, "Could not be read: "), run.notes.join("; ")) : null);
