@@ -56,7 +56,7 @@ def train(
     Raises: RecipeError if the folder holds another run; any typed error of the stages.
     """
     run = RunFolder(folder or Path("runs") / recipe.name)
-    processes = Processes.joined(recipe.machine.torch_device)
+    processes = Processes.joined(recipe.machine.torch_device, recipe.machine.silence_s)
     console = (console or Console()) if processes.is_first else Console(quiet=True)
     task_set = recipe.tasks.load()
 

@@ -65,12 +65,12 @@ class Fork:
             os.kill(self.pid, number)
 
 
-def train_in_processes(count: int, work: Callable[[], object], folder: Path) -> str:
-    """Run `work` in forks that have the environment variables of torchrun's processes, and wait until all succeed.
+def start_processes(count: int, work: Callable[[], object], folder: Path) -> tuple[list[Fork], list[Path]]:
+    """Run `work` in forks that have the environment variables of torchrun's processes.
 
     Args:
         folder: where they write what they print, into files of their own.
-    Returns: what all have printed, in the order of their ranks.
+    Returns: the forks and their files, in the order of their ranks.
     """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -87,7 +87,12 @@ def train_in_processes(count: int, work: Callable[[], object], folder: Path) -> 
         distributed.destroy_process_group()
 
     logs = [folder / f"rank-{rank}.txt" for rank in range(count)]
-    forks = [Fork(partial(work_of, rank), log) for rank, log in enumerate(logs)]
+    return [Fork(partial(work_of, rank), log) for rank, log in enumerate(logs)], logs
+
+
+def train_in_processes(count: int, work: Callable[[], object], folder: Path) -> str:
+    """Run `work` as `start_processes` does, and wait until all succeed. Returns: what all have printed."""
+    forks, logs = start_processes(count, work, folder)
     try:
         exit_codes = [fork.wait(120) for fork in forks]
     finally:

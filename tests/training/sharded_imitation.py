@@ -62,7 +62,7 @@ def imitated(folder: Path, processes: Processes = ALONE, callbacks: tuple[Traine
 
 def imitate_in_parts(folder: Path) -> None:
     """Write the weights of both into the folder, as unbroken.safetensors and resumed.safetensors."""
-    processes = Processes.joined("cpu")
+    processes = Processes.joined("cpu", 300.0)
     unbroken = imitated(folder / "unbroken", processes)
     imitated(folder / "broken", processes, (StopsOnceSaved(),))
     resumed = imitated(folder / "broken", processes)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 
 import pytest
-from forks import train_in_processes
+from forks import start_processes, train_in_processes
 from lookup_runs import RECIPE, execute, start, weights
 
 from agentgym.cli.app import app
@@ -63,6 +66,27 @@ def test_the_first_process_tells_no_other_that_a_signal_ends_it():
 
     with pytest.raises(KeyboardInterrupt):
         Processes(rank=0, count=2).share(interrupted)
+
+
+@pytest.mark.parametrize("hung", [0, 1])
+def test_a_process_that_hangs_is_named_within_the_silence_that_the_recipe_allows(hung, tmp_path):
+    """The hung process may be the first, in which the launcher's store lives here."""
+
+    def work() -> None:
+        processes = Processes.joined("cpu", 1.0)
+        processes.gather(processes.rank)
+        if processes.rank == hung:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        processes.gather(processes.rank)
+
+    forks, logs = start_processes(2, work, tmp_path)
+    try:
+        assert forks[1 - hung].wait(60) != 0
+    finally:
+        for fork in forks:
+            fork.send_signal(signal.SIGKILL)
+    message = rf"Process {hung} of this training \(host .+, pid {forks[hung].pid}\) has not answered for 1 s"
+    assert re.search(message, logs[1 - hung].read_text())
 
 
 @pytest.mark.thorough  # each process imports everything for one line; test_run.py has it for one process

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from agentgym import registry
 from agentgym.errors import RecipeError
@@ -33,6 +35,8 @@ class HardwareSection(Section):
     """With "fsdp", weights, gradients and the optimiser's state are divided among the processes that torchrun starts.
     It needs [vllm].
     """
+    silence_s: Annotated[float, Field(gt=0)] = 300.0
+    """The training ends if one of the processes that torchrun started does not answer for this many seconds."""
     engine: str = "local"
     """Where episodes are played: `local`, or `ray` for the nodes of a cluster."""
     address: str | None = None
