@@ -103,7 +103,7 @@ class HostPool(Generic[L]):
                 arguments = (self._loop,)
                 self._thread = threading.Thread(target=self._run, args=arguments, name="agentgym-nodes", daemon=True)
                 self._thread.start()
-                atexit.register(self._end_thread)  # before the cluster's library leaves the cluster
+                atexit.register(self._end_threads)  # before Ray leaves the cluster: a late call would start another one
         late_at = time.monotonic() + SLOW_S
         while not self._has_settled(is_late=time.monotonic() > late_at):  # noqa: ASYNC110  by another thread
             await asyncio.sleep(0.05)
@@ -116,7 +116,7 @@ class HostPool(Generic[L]):
 
     async def close(self) -> None:
         """End every host. The cluster itself keeps running."""
-        await asyncio.to_thread(self._end_thread)
+        await asyncio.to_thread(self._end_threads)
         links, self.links = [*self.links.values()], {}
         self._states, self._has_scanned, self.is_open = {}, False, False
         await self.end(links)
@@ -143,14 +143,16 @@ class HostPool(Generic[L]):
         finally:
             loop.close()
 
-    def _end_thread(self) -> None:
+    def _end_threads(self) -> None:
+        """Stop replacing hosts and asking whether they are alive."""
         with self._lock:
             if self._thread is not None and self._loop is not None:
-                atexit.unregister(self._end_thread)
+                atexit.unregister(self._end_threads)
                 with suppress(RuntimeError):  # the thread has ended
                     self._loop.call_soon_threadsafe(self._stop.set)
                 self._thread.join(END_S)
             self._thread = None
+        self._host_watch.end()
 
     async def heal(self) -> None:
         """Start and replace hosts until the pool is closed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -15,6 +16,7 @@ _OWN = Path(__file__).parents[1]
 _CONTENT = tuple(
     f"agentgym.{room}" for room in ("sandboxes", "tasks", "rewards", "methods", "bridges", "formats", "testing")
 )
+_ONE_AT_A_TIME = threading.Lock()
 _INSTALLED = tuple(Path(sysconfig.get_path(scheme)) for scheme in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
@@ -25,14 +27,16 @@ def user_code_by_value(cloudpickle: Any) -> Iterator[None]:
     Args:
         cloudpickle: the module that pickles.
     """
-    modules = [module for module in [*sys.modules.values()] if _is_users(module)]
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)
+    with _ONE_AT_A_TIME:
+        # by name, as cloudpickle registers them: one module may have several entries
+        modules = {module.__name__: module for module in [*sys.modules.values()] if _is_users(module)}
+        for module in modules.values():
+            cloudpickle.register_pickle_by_value(module)
+        try:
+            yield
+        finally:
+            for module in modules.values():
+                cloudpickle.unregister_pickle_by_value(module)
 
 
 def _is_users(module: ModuleType) -> bool:
