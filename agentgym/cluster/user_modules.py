@@ -17,7 +17,8 @@ _CONTENT = tuple(
     f"agentgym.{room}" for room in ("sandboxes", "tasks", "rewards", "methods", "bridges", "formats", "testing")
 )
 _ONE_AT_A_TIME = threading.Lock()
-_INSTALLED = tuple(Path(sysconfig.get_path(scheme)) for scheme in ("stdlib", "platstdlib", "purelib", "platlib"))
+_PYTHON = tuple(Path(sysconfig.get_path(scheme)).resolve() for scheme in ("stdlib", "platstdlib"))
+_INSTALLED = {"site-packages", "dist-packages"}  # of this interpreter, the one below a venv, the user, or a .pth file
 
 
 @contextmanager
@@ -30,6 +31,8 @@ def user_code_by_value(cloudpickle: Any) -> Iterator[None]:
     with _ONE_AT_A_TIME:
         # by name, as cloudpickle registers them: one module may have several entries
         modules = {module.__name__: module for module in [*sys.modules.values()] if _is_users(module)}
+        for name in {*modules} - {*sys.modules} | cloudpickle.list_registry_pickle_by_value():
+            modules.pop(name, None)  # sent by value in any case
         for module in modules.values():
             cloudpickle.register_pickle_by_value(module)
         try:
@@ -51,5 +54,6 @@ def _is_users(module: ModuleType) -> bool:
 def _is_users_file(name: str, file: str) -> bool:
     """Return whether a file is the user's. Cached: checking a thousand modules takes longer than a short run."""
     path = Path(file).resolve()
-    content = name.startswith(_CONTENT)
-    return not (content or path.is_relative_to(_OWN) or any(path.is_relative_to(folder) for folder in _INSTALLED))
+    if name.startswith(_CONTENT) or not _INSTALLED.isdisjoint(path.parts):
+        return False
+    return not any(path.is_relative_to(folder) for folder in (_OWN, *_PYTHON))
