@@ -162,8 +162,8 @@ def _limit(open_files: int, processes: int, file_bytes: int, address_space: int)
         resource.RLIMIT_MEMLOCK: 65_536,
         resource.RLIMIT_SIGPENDING: _PENDING_SIGNALS,
     }
-    if address_space:
-        limits[resource.RLIMIT_AS] = address_space + own_address_space()
+    if address_space:  # what can be written of it: Chromium and Rust's compiler reserve far more than they use
+        limits[resource.RLIMIT_DATA] = address_space + own_address_space()
     for kind, most in limits.items():
         hard = resource.getrlimit(kind)[1]
         yield syscalls.set_rlimit(kind, most if hard == resource.RLIM_INFINITY else min(most, hard))
