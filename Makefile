@@ -2,6 +2,7 @@
 #
 #   make demo PYTHON=python3.12             another interpreter (3.11 or later) for the virtual environment
 #   make demo VENV=/tmp/venv                another place for it (no spaces in this one; the checkout's path may have some)
+#   make demo AGENTGYM_ACCEPT_WEAKER=memory,cpu   as an ordinary user without control groups (docs/security.md)
 #   make setup TORCH_FROM="--index-url URL" another package index for torch alone: PyTorch's own index of CPU builds
 #                                           saves gigabytes on a Linux machine without a GPU
 #   make test PYTEST_ARGS="-k sql -x"       more arguments for pytest
@@ -77,6 +78,9 @@ async def probe():
         print(f"[setup] WARNING, no sandbox can be made here, so the demo and many tests cannot run: {capabilities.reason}")
     for limit, remedy in capabilities.missing:
         print(f"[setup] sandboxes cannot enforce {limit} here. {remedy}")
+    if capabilities.missing:
+        names = ",".join(limit for limit, _ in capabilities.missing)
+        print(f"[setup] To play all the same code that you trust: make demo AGENTGYM_ACCEPT_WEAKER={names}")
     if capabilities.available:
         print(f"[setup] sandboxes: {capabilities.level}")
 

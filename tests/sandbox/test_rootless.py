@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.sandbox.limits import ACCEPT_WEAKER
+
 pytestmark = pytest.mark.needs_namespaces
 HERE = Path(__file__).parent
 
@@ -18,7 +20,7 @@ def as_ordinary_user(script: str) -> dict[str, object]:
     """What a script prints when an ordinary user runs it."""
     switch = [str(HERE / "as_ordinary_user.py")] if os.geteuid() == 0 else []
     command = [sys.executable, *switch, str(HERE / script)]
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parent / "support")}
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parent / "support"), ACCEPT_WEAKER: ""}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
