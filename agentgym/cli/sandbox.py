@@ -225,6 +225,9 @@ def _show(findings: dict[str, dict[str, Any]], ok: bool) -> None:
         for reason in dict.fromkeys(finding["limits"][limit]["reason"] for limit in missing):
             names = ", ".join(limit for limit in missing if finding["limits"][limit]["reason"] == reason)
             console.print(Indented(Text.assemble((names, "bold"), f": {reason}"), 2))
+        if missing:
+            accepting = f"To play all the same code that you trust: --accept-weaker {','.join(missing)}"
+            console.print(Indented(Text(accepting), 2))
         console.print()
     if ok:
         console.print("Hostile code can be held here; `agentgym dev sandbox-attack` tests it.", markup=False)

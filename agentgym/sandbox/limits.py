@@ -30,11 +30,11 @@ ACCEPT_WEAKER = "AGENTGYM_ACCEPT_WEAKER"
 ALL = "all"
 
 
-def limit_names(names: str | Iterable[str], where: str) -> tuple[str, ...]:
+def limit_names(names: str | Iterable[str], where: str = "") -> tuple[str, ...]:
     """Return names of limits, also from a text such as "memory,cpu". The name `all` stands for every limit.
 
     Args:
-        where: what gives the names, for the error.
+        where: what gives the names, if the error must say it.
     Raises: UnknownNameError naming the nearest limit.
     """
     given = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
@@ -43,8 +43,8 @@ def limit_names(names: str | Iterable[str], where: str) -> tuple[str, ...]:
             close = get_close_matches(name, LIMITS, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             raise UnknownNameError(
-                f"{where}: no limit of a sandbox is named {name!r}.{hint} The names are {', '.join(LIMITS)}, and "
-                f"{ALL} for every limit."
+                f"{where and where + ': '}no limit of a sandbox is named {name!r}.{hint} The names are "
+                f"{', '.join(LIMITS)}, and {ALL} for every limit."
             )
     return (ALL,) if ALL in given else tuple(name for name in LIMITS if name in given)
 
@@ -136,7 +136,7 @@ class SandboxSpec:
     def accepted(self) -> tuple[str, ...]:
         """The limits that need not be enforced: the spec's own, and those of the process. Raises: UnknownNameError."""
         of_process = limit_names(os.environ.get(ACCEPT_WEAKER, ""), ACCEPT_WEAKER)
-        return limit_names((*self.accept_weaker, *of_process), "")
+        return limit_names((*self.accept_weaker, *of_process))
 
     def accepts(self, missing: Collection[str]) -> bool:
         """Return whether none of these limits need be enforced. Raises: UnknownNameError, as `accepted`."""

@@ -34,7 +34,7 @@ def test_names_are_read_from_a_text_and_an_unknown_one_is_refused_with_the_neare
         limit_names("memroy", "--here")
     with pytest.raises(UnknownNameError, match=r"SandboxSpec\.accept_weaker"):
         SandboxSpec(accept_weaker=("nothing",))
-    with pytest.raises(ValueError, match="accept_weaker: no limit"):
+    with pytest.raises(ValueError, match="no limit of a sandbox"):
         EpisodeSection(accept_weaker=["nothing"])
 
 

@@ -163,7 +163,7 @@ class EpisodeSection(Section):
     @classmethod
     def _limits(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         try:
-            return limit_names(names, "accept_weaker")
+            return limit_names(names)
         except UnknownNameError as error:
             raise ValueError(str(error)) from error
 
