@@ -49,6 +49,8 @@ AgentGymError
 
 from __future__ import annotations
 
+import re
+
 from agentgym.text import visible
 
 
@@ -138,9 +140,13 @@ class SandboxUnavailable(SandboxError):
 
 
 class LimitUnenforceable(SandboxError):
-    """This machine cannot enforce a limit that the spec asks for. `limits` names those that it cannot enforce."""
+    """This machine cannot enforce a limit that the spec asks for."""
 
-    limits: tuple[str, ...] = ()
+    @property
+    def limits(self) -> str:
+        """The limits to accept, as the message names them: "memory,cpu"; empty if it names none."""
+        named = re.search(r"--accept-weaker (\S+)", str(self))
+        return named[1] if named else ""
 
 
 class EnvironmentServerError(_QuotingError):

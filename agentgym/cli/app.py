@@ -115,7 +115,7 @@ def split_option(option: str, arguments: list[str]) -> tuple[list[str], list[str
 def remedies(error: LimitUnenforceable, arguments: list[str]) -> str:
     """Return the command again, once with a control group and once with weaker limits."""
     command = shlex.join(["agentgym", *arguments])
-    accepting = f"{command} --accept-weaker {','.join(error.limits)}"
+    accepting = f"{command} --accept-weaker {error.limits}"
     return f"  systemd-run --user --scope -p Delegate=yes {command}\n  {accepting}"
 
 

@@ -41,8 +41,12 @@ _MAX_CAUSES = 3
 def cause_of(error: BaseException, activity: str) -> str:
     """Return "ZeroDivisionError: division by zero at shop.py:12 (while running the tool 'buy' in turn 0)", for example.
 
-    The traceback goes to the logger.
+    A limit that a judge's sandbox could not have is the cause, not the judge. The traceback goes to the logger.
     """
+    behind: BaseException | None = error
+    while behind is not None and not isinstance(behind, LimitUnenforceable):
+        behind = behind.__cause__
+    error = behind or error
     logging.getLogger(LOGGER).debug("An episode failed while %s.", activity, exc_info=error)
     location = "" if isinstance(error, INFRASTRUCTURE) else raised_at(error)
     return f"{type(error).__name__}: {str(error)[:2000]}{location and f' at {location}'} (while {activity})"

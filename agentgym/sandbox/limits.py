@@ -73,13 +73,11 @@ def unenforceable(missing: Mapping[str, str], remedy: str = "") -> LimitUnenforc
     missing = dict(sorted(missing.items(), key=lambda item: [*LIMITS, item[0]].index(item[0])))
     reasons = " ".join(f"{name}: {why.removesuffix('.')}." for name, why in missing.items())
     names = ",".join(missing) if missing.keys() <= LIMITS.keys() else ALL
-    error = LimitUnenforceable(
+    return LimitUnenforceable(
         f"This machine cannot enforce every limit of a sandbox. {reasons} {remedy}{' ' if remedy else ''}"
         f"To accept weaker limits instead, for code that you trust, add --accept-weaker {names} to the command, or "
         f"set {ACCEPT_WEAKER}={names}."
     )
-    error.limits = tuple(names.split(","))
-    return error
 
 
 @renamed_keywords(insecure_ok="accept_weaker")

@@ -14,6 +14,7 @@ from agentgym import (
     Budgets,
     EpisodeManager,
     LimitUnenforceable,
+    Reward,
     RolloutConfig,
     SandboxSpec,
     ScriptedPolicy,
@@ -21,7 +22,7 @@ from agentgym import (
     TaskSet,
 )
 from agentgym.cli.app import app
-from agentgym.errors import SandboxUnavailable
+from agentgym.errors import JudgeError, SandboxUnavailable
 from agentgym.rollout.sandbox_check import check_limits
 from agentgym.sandbox import Usage
 from agentgym.sandbox.limits import ACCEPT_WEAKER, unenforceable
@@ -74,6 +75,16 @@ class Boxed(Counter):
 
 class Pictured(Boxed):
     sandbox = SandboxSpec(image="absent")
+
+
+class Boxing(Reward):
+    """Judges in a sandbox."""
+
+    async def outcome(self, episode):
+        try:
+            await Weak().create(SandboxSpec())
+        except LimitUnenforceable as error:
+            raise JudgeError("The control failed too.") from error
 
 
 def task(name, environment):
@@ -132,6 +143,13 @@ async def test_one_sandbox_is_opened_for_all_environments_and_none_for_those_els
     await check_limits([task("c", "agentgym/text-doors-v1")], config)
     await check_limits(TASKS, RolloutConfig(backend=Weak.name, environment=Counter))
     assert len(Weak.opened) == 1
+
+
+async def test_a_judge_without_a_sandbox_is_not_the_cause():
+    config = RolloutConfig(environment=Counter, reward=Boxing(), budgets=Budgets(infra_retries=0))
+    with pytest.raises(LimitUnenforceable, match="--accept-weaker memory,cpu") as raised:
+        await EpisodeManager(ScriptedPolicy(counting()), config).collect(TASKS)
+    assert raised.value.limits == "memory,cpu"
 
 
 async def test_a_run_ends_with_the_first_episode_that_no_retry_would_save():

@@ -64,7 +64,7 @@ def test_a_refusal_says_the_words_that_accept():
     error = unenforceable(WATCHED, "Remedy: be root.")
     assert "memory: no group. cpu: no group. Remedy: be root. To accept" in str(error)
     assert "add --accept-weaker memory,cpu to the command, or set AGENTGYM_ACCEPT_WEAKER=memory,cpu." in str(error)
-    assert pickle.loads(pickle.dumps(error)).limits == ("memory", "cpu")
+    assert pickle.loads(pickle.dumps(error)).limits == "memory,cpu"
     assert "--accept-weaker all" in str(unenforceable({"guest": "seen"}))
 
 
