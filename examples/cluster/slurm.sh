@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# A training whose episodes are played on all nodes of a Slurm job:  sbatch --nodes 4 examples/cluster/slurm.sh RECIPE.toml
+# A training on all nodes of a Slurm job:  sbatch --nodes 4 --gpus-per-node 8 examples/cluster/slurm.sh RECIPE.toml
 #
-# The first node has the head of a Ray cluster and the trainer; every node plays episodes. RECIPE.toml, runs/ and the
-# virtual environment that is active when the job is submitted must be on a file system that all nodes share.
+# The first node has the head of a Ray cluster; every node plays episodes, and trains with its GPUs. Without
+# --gpus-per-node one process on the first node trains. RECIPE.toml, runs/ and the virtual environment that is active
+# when the job is submitted must be on a file system that all nodes share.
 # Submitted again with the same --job-name, it goes on with the run.
 #SBATCH --job-name=agentgym
 #SBATCH --ntasks-per-node=1
@@ -36,6 +37,13 @@ agentgym cluster probe --address "$address" # says which node cannot make sandbo
 
 resume=()
 [ -e "$folder" ] && resume=(--resume)
-agentgym train "$recipe" --out "$folder" "${resume[@]}" --set machine.engine=ray \
+launch=(agentgym)
+gpus=${SLURM_GPUS_ON_NODE:-0}
+if [ $((gpus * ${#nodes[@]})) -gt 1 ]; then # one process for each GPU, of which the first has the episodes played
+    launch=(srun --overlap --nodes="${#nodes[@]}" --ntasks-per-node=1 torchrun --nnodes="${#nodes[@]}"
+        --nproc-per-node="$gpus" --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d
+        --rdzv-endpoint="${address%:*}:$((port + 1))" -m agentgym)
+fi
+"${launch[@]}" train "$recipe" --out "$folder" "${resume[@]}" --set machine.engine=ray \
     --set machine.address="$address" --set machine.nodes="${#nodes[@]}"
 kill $(jobs -p) # ends Ray on all nodes

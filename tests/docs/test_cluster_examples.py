@@ -128,22 +128,29 @@ case "$(basename "$0") $*" in
     "scontrol show"*) printf 'a1\\na2\\na3\\n' ;;
     *"hostname --ip-address") echo '10.0.0.7 fd00::1' ;;
     "agentgym cluster status"*) grep 'ray start' "$LOG" | sed 's/.*/10.0.0.7  yes  4/' ;;  # those that have joined
-    "srun"*"--block"*) exec sleep 60 ;;
+    "srun"*"--block"* | "ray start"*) exec sleep 60 ;;
 esac
 """
 
 
-@pytest.mark.parametrize("exists", [False, True])
-def test_the_slurm_script_starts_a_head_and_the_others_and_trains_on_all_of_them(tmp_path, exists):
+def stand_ins(folder: Path, *names: str) -> dict[str, str]:
+    """Write programs that note how they are called. Returns: the environment variables in which they are called."""
+    for name in names:
+        (folder / name).write_text(PROGRAM)
+        (folder / name).chmod(0o755)
+    return os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "LOG": str(folder / "log")}
+
+
+@pytest.mark.parametrize(("exists", "gpus"), [(False, None), (True, "8")])
+def test_the_slurm_script_starts_a_head_and_the_others_and_trains_on_all_of_them(tmp_path, exists, gpus):
     """Programs of Slurm and ours are stand-ins that note how they are called."""
     subprocess.run(["bash", "-n", FOLDER / "slurm.sh"], check=True)
-    for name in ("srun", "scontrol", "agentgym"):
-        (tmp_path / name).write_text(PROGRAM)
-        (tmp_path / name).chmod(0o755)
     if exists:
         (tmp_path / "runs" / "mine").mkdir(parents=True)
     job = {"SLURM_JOB_NAME": "mine", "SLURM_JOB_ID": "41234", "SLURM_JOB_NODELIST": "a[1-3]"}
-    variables = os.environ | job | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "LOG": str(tmp_path / "log")}
+    variables = (
+        stand_ins(tmp_path, "srun", "scontrol", "agentgym") | job | ({"SLURM_GPUS_ON_NODE": gpus} if gpus else {})
+    )
     command = ["bash", FOLDER / "slurm.sh", "my.toml"]
     done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
@@ -153,11 +160,47 @@ def test_the_slurm_script_starts_a_head_and_the_others_and_trains_on_all_of_them
     joining = [call for call in calls if "--address=10.0.0.7:21234" in call]
     assert sorted(re.search(r"--nodelist=(\w+)", call)[1] for call in joining) == ["a2", "a3"]
     train = calls[-1]
-    assert train.startswith("agentgym train my.toml --out runs/mine " + ("--resume " if exists else "--set "))
+    launcher, command, words = train.rpartition("agentgym train ")
+    assert command
+    assert words.startswith("my.toml --out runs/mine " + ("--resume " if exists else "--set "))
+    if gpus:
+        assert launcher == (
+            "srun --overlap --nodes=3 --ntasks-per-node=1 torchrun --nnodes=3 --nproc-per-node=8 --rdzv-id=41234 "
+            "--rdzv-backend=c10d --rdzv-endpoint=10.0.0.7:21235 -m "
+        )
     assert calls.index("agentgym cluster probe --address 10.0.0.7:21234") < calls.index(train)
     settings = dict(re.findall(r"--set machine\.(\w+)=(\S+)", train))
     assert settings == {"engine": "ray", "address": "10.0.0.7:21234", "nodes": "3"}
     check_settings(settings)
+
+
+# Of SkyPilot's page "SkyPilot YAML".
+SKYPILOT = {"name", "workdir", "num_nodes", "resources", "volumes", "envs", "secrets", "file_mounts", "setup", "run"}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_every_node_of_skypilot_joins_the_cluster_and_trains(tmp_path, rank):
+    yaml = pytest.importorskip("yaml", reason="PyYAML comes with the extra train")
+    task = yaml.safe_load((FOLDER / "skypilot.yaml").read_text())
+    assert set(task) <= SKYPILOT
+    assert set(task["resources"]) <= {"accelerators", "cpus", "memory", "infra", "use_spot", "disk_size"}
+    assert task["envs"][NICE_VARIABLE] == "0"
+    subprocess.run(["bash", "-n"], input=task["setup"], text=True, check=True)
+    node = {"NODE_RANK": str(rank), "NODE_IPS": "10.0.0.7\n10.0.0.8", "NUM_NODES": "1", "NUM_GPUS_PER_NODE": "8"}
+    variables = stand_ins(tmp_path, "ray", "agentgym", "torchrun") | task["envs"] | {"HOME": str(tmp_path)}
+    variables |= {f"SKYPILOT_{name}": value for name, value in node.items()}
+    if rank:
+        (tmp_path / "log").write_text("ray start of the first node\n")
+    done = subprocess.run(
+        ["bash", "-c", task["run"]], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=30
+    )
+    assert done.returncode == 0, done.stderr
+    calls = (tmp_path / "log").read_text().splitlines()
+    own = "--head --port=6379" if rank == 0 else "--address=10.0.0.7:6379"
+    assert [call for call in calls if call.startswith(f"ray start {own}")]
+    assert f"--nproc-per-node=8 --node-rank={rank} --master-addr=10.0.0.7" in calls[-1]
+    assert "-m agentgym train recipe.toml --out /runs/first --resume" in calls[-1]
+    check_settings(dict(re.findall(r"--set machine\.(\w+)=(\S+)", calls[-1])))
 
 
 def test_the_table_of_examples_names_every_file():
