@@ -55,7 +55,7 @@ class HostLink:
 
     Attributes:
         lost: why the host was abandoned; empty until then.
-        answered_at: when it last answered a heartbeat, by the monotonic clock.
+        answered_at: when it last answered, by the monotonic clock.
     """
 
     def __init__(self, node: HostNode, host: RemoteHost) -> None:
@@ -128,25 +128,30 @@ class HostWatch:
     def __init__(self, silence_s: float = SILENCE_S, beat_s: float = BEAT_S) -> None:
         self._silence_s, self._beat_s = silence_s, beat_s
         self._links: WeakSet[HostLink] = WeakSet()
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
 
     def watch(self, link: HostLink) -> None:
-        """Start checking a host."""
-        self._links.add(link)
-        if self._thread is None:
-            self._stop = threading.Event()
-            arguments = (self._stop,)
-            self._thread = threading.Thread(target=self._run, args=arguments, name="agentgym-heartbeats", daemon=True)
-            self._thread.start()
+        """Start checking a host, which has just answered."""
+        link.answered_at = time.monotonic()
+        with self._lock:
+            self._links.add(link)
+            if self._thread is None:
+                self._stop = threading.Event()
+                arguments = (self._stop,)
+                thread = threading.Thread(target=self._run, args=arguments, name="agentgym-heartbeats", daemon=True)
+                self._thread = thread
+                thread.start()
 
     def end(self) -> None:
         """Stop checking all hosts."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-        self._thread = None
-        self._links.clear()
+        with self._lock:
+            self._stop.set()
+            if self._thread is not None:
+                self._thread.join()
+            self._thread = None
+            self._links.clear()
 
     def _run(self, stop: threading.Event) -> None:
         woken_at = time.monotonic()

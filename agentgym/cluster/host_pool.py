@@ -61,7 +61,6 @@ class HostPool(Generic[L]):
 
     Attributes:
         links: the ready hosts by node id. Some may be lost, for a second at most.
-        lost: why each ready host that is gone was abandoned.
         is_open: whether `open` has checked the first nodes.
     """
 
@@ -75,7 +74,7 @@ class HostPool(Generic[L]):
         self._nodes, self._start, self._check = nodes, start, check
         self._host_watch = HostWatch(silence_s)
         self.links: dict[str, L] = {}
-        self.lost: list[str] = []
+        self._lost: list[str] = []  # of hosts that are no longer in `links`
         self.is_open = False
         self._states: dict[str, _NodeState] = {}
         self._has_scanned = False
@@ -89,6 +88,11 @@ class HostPool(Generic[L]):
     def alive(self) -> list[L]:
         """The hosts that can be used now."""
         return [link for link in [*self.links.values()] if not link.lost]
+
+    @property
+    def lost(self) -> list[str]:
+        """Why each ready host that is gone was abandoned."""
+        return [*self._lost, *(link.lost for link in [*self.links.values()] if link.lost)]
 
     async def open(self) -> None:
         """Start the hosts, unless they run. Wait until each is ready, or for `SLOW_S` seconds if another is.
@@ -117,6 +121,7 @@ class HostPool(Generic[L]):
     async def close(self) -> None:
         """End every host. The cluster itself keeps running."""
         await asyncio.to_thread(self._end_threads)
+        self._lost = self.lost
         links, self.links = [*self.links.values()], {}
         self._states, self._has_scanned, self.is_open = {}, False, False
         await self.end(links)
@@ -176,7 +181,7 @@ class HostPool(Generic[L]):
                 state.fault, state.is_certain = "", False
             if link.lost:
                 del self.links[node_id]
-                self.lost.append(link.lost)
+                self._lost.append(link.lost)
                 self._fail(link.node, state, link.lost, NAMED_AFTER)
         try:
             nodes = {node.id: node for node in self._nodes()}

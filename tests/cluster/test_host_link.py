@@ -65,6 +65,17 @@ def test_a_driver_that_was_stopped_for_a_while_loses_no_host():
     assert [link.lost for link in links] == ["", ""]
 
 
+def test_a_host_that_took_long_to_start_is_not_silent_when_its_heartbeats_begin():
+    watch, actor = HostWatch(silence_s=5.0, beat_s=0.05), Actor(answers=True)
+    link = HostLink(HostNode("0", "node", 1), RayHost(actor, "127.0.0.1"))
+    link.answered_at -= 60.0
+    watch.watch(link)
+    while actor.heartbeats < 2 and not link.lost:
+        time.sleep(0.01)
+    watch.end()
+    assert link.lost == ""
+
+
 async def test_who_gives_a_host_up_waits_for_no_cluster(monkeypatch):
     """Ray's own thread gives it up where a heartbeat fails, and Ray cannot answer while that thread waits."""
     ray = pytest.importorskip("ray", reason="needs Ray: make setup-cluster")

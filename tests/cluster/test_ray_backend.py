@@ -90,7 +90,7 @@ async def test_sandboxes_of_a_silent_driver_are_closed_when_their_lease_ends(clu
     try:
         sandbox = await backend.create(SPEC)
         assert (await sandbox.exec(["true"])).ok
-        await asyncio.to_thread(backend._host_watch.end)
+        await asyncio.to_thread(backend._pool._host_watch.end)
         for _ in range(200):
             if not [row for row in await backend.running() if row.owner == os.getpid()]:
                 break
