@@ -50,10 +50,11 @@ __getattr__ = lazy_names(__name__, _HOME)
 
 def main() -> None:
     """Run the `agentgym` command."""
-    from agentgym.cli.app import app
-    from agentgym.cli.console import show_our_warnings
     from agentgym.cli.termination import leaving_at_once
 
-    show_our_warnings()
     with leaving_at_once():
+        from agentgym.cli.app import app
+        from agentgym.cli.console import show_our_warnings
+
+        show_our_warnings()
         app()

@@ -72,6 +72,9 @@ def leaving_at_once() -> Iterator[None]:
     """
     try:
         yield
+    except KeyboardInterrupt:  # while the command line is imported
+        os.write(2, b"\nStopped.\n")
+        os._exit(128 + signal.SIGINT)
     except SystemExit as end:
         if not isinstance(end.code, int) or end.code - 128 not in (signal.SIGINT, *SIGNALS):
             raise

@@ -330,3 +330,16 @@ def test_a_command_that_is_stopped_says_how_to_go_on_and_a_second_call_does(tmp_
     (tmp_path / "go").touch()
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=ENVIRONMENT_VARIABLES)
     assert "episodes  8, of which 0 failed" in done.stdout, done.stderr
+
+
+def test_ctrl_c_while_the_command_line_is_imported_prints_no_traceback():
+    code = (
+        "import sys\n"
+        "class Interrupts:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'agentgym.cli.app': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupts())\n"
+        "from agentgym.cli import main; main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT_VARIABLES)
+    assert (done.returncode, done.stderr) == (130, "\nStopped.\n")
