@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from agentgym.cluster.ray_nodes import NICE_VARIABLE, import_ray
+
 
 @contextmanager
 def simulated_cluster(nodes: int, *, cpus: int = 1) -> Iterator[Any]:
@@ -17,8 +19,8 @@ def simulated_cluster(nodes: int, *, cpus: int = 1) -> Iterator[Any]:
     Yields: `ray.cluster_utils.Cluster`, with its `address`. This process is not connected to it, and is disconnected
         at the end.
     """
-    os.environ |= {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-    import ray
+    os.environ[NICE_VARIABLE] = "0"
+    ray = import_ray()
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": cpus, "include_dashboard": False})

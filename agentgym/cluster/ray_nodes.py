@@ -32,6 +32,8 @@ _CURRENT_CLUSTER = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "
 """The file where Ray notes the cluster last started on this host."""
 NICE_VARIABLE = "RAY_worker_niceness"
 """Ray's variable for the niceness of its processes. Its default, 15, starves sandboxes."""
+_REPORTED_ELSEWHERE = "A worker died or was killed|Raylet is terminated|has been marked dead"
+"""What Ray would print on standard output, in twenty lines, for each worker or node that a run replaces."""
 
 
 def import_ray() -> Any:
@@ -42,6 +44,7 @@ def import_ray() -> Any:
         )
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _REPORTED_ELSEWHERE)
     import ray
 
     return ray

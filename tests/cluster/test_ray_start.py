@@ -183,7 +183,7 @@ def test_without_ray_the_extra_is_named_whether_it_is_installed_here_or_not(argu
     assert "Traceback" not in error
 
 
-GOOD = {"host": "h", "pid": 1, "nice": 0, "cpus": 2, "python": "3.11", "unavailable": "", "level": "ns"}
+GOOD = {"host": "h", "pid": 1, "nice": 0, "cpus": 2, "python": "3.11", "unavailable": "", "missing": {}, "level": "ns"}
 
 
 @pytest.mark.parametrize(
