@@ -17,4 +17,4 @@ from agentgym.errors import NodeFailed as NodeFailed
 from agentgym.errors import NodeLost as NodeLost
 from agentgym.sandbox.contract import Connection as Connection
 from agentgym.sandbox.contract import Layer as Layer
-from agentgym.sandbox.docker.owner import Owner as Owner
+from agentgym.sandbox.owner import Owner as Owner

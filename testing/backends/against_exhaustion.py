@@ -384,6 +384,6 @@ CHECKS = checks_of(
     signals_ignored,
     standing_still,
     daemons_and_orphans,
-    a_storm_of_orphans_and_zombies,
+    ("processes", a_storm_of_orphans_and_zombies),
     breeding_faster_than_it_is_killed,
 )

@@ -263,7 +263,7 @@ CHECKS = checks_of(
     sparse_files,
     a_file_that_grows_while_it_is_read,
     races_between_check_and_use,
-    hostile_names,
+    ("inodes", hostile_names),
     (SNAPSHOTS, deep_directories),
     (SNAPSHOTS, a_snapshot_of_traps),
 )

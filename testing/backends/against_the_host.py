@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agentgym.sandbox import Sandbox
 
-from .check import check_equal, check_not, checks_of
+from .check import NotApplicable, check_equal, check_not, checks_of
 from .testbed import Target
 
 _PRIVATE = (
@@ -73,9 +73,11 @@ async def _in_memory(target: Target, sandbox: Sandbox, word: str) -> bool:
     """Return whether a Python call of the sandbox finds the word in its memory. The call's code does not contain it."""
     secrets = await replace(target, sandbox=sandbox).report(
         """
-        import re
+        import re, sys
         found = 0
-        with open("/proc/self/mem", "rb", 0) as memory, open("/proc/self/maps") as maps:
+        try: memory, maps = open("/proc/self/mem", "rb", 0), open("/proc/self/maps")
+        except PermissionError: report(None); sys.exit()
+        with memory, maps:
             for line in maps.read().splitlines():
                 first, last = (int(end, 16) for end in line.split()[0].split("-"))
                 if " rw-p " in line:
@@ -85,6 +87,8 @@ async def _in_memory(target: Target, sandbox: Sandbox, word: str) -> bool:
         """,
         pattern=f"[{word[0]}]{word[1:]}",
     )
+    if secrets is None:
+        raise NotApplicable("a process cannot read its own memory as a file here")
     return bool(secrets)
 
 
@@ -142,7 +146,10 @@ async def processes_of_the_host(target: Target) -> None:
         """
         import ctypes, signal
         libc = ctypes.CDLL(None, use_errno=True)
-        mine = {int(name) for name in os.listdir("/proc") if name.isdecimal()}
+        def listed():
+            try: return {int(name) for name in os.listdir("/proc") if name.isdecimal()}
+            except PermissionError: return {os.getpid()}
+        mine = listed()
         try: through += ["its command line"] if word in open(f"/proc/{canary}/cmdline").read() else []
         except OSError: pass
         if canary not in mine:
@@ -158,7 +165,7 @@ async def processes_of_the_host(target: Target) -> None:
             try: os.kill(pid, 0)
             except ProcessLookupError: continue
             except PermissionError: pass
-            if pid not in {int(name) for name in os.listdir("/proc") if name.isdecimal()}: through.append(f"pid {pid}")
+            if pid not in listed(): through.append(f"pid {pid}")
         """,
         canary=target.host.canary,
         word=target.host.word,

@@ -10,6 +10,8 @@ import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+from agentgym import SandboxUnavailable
+
 from .check import NotApplicable, check_equal, check_not, checks_of
 from .testbed import Target
 
@@ -140,7 +142,8 @@ async def reconfiguring_the_network(target: Target) -> None:
         def listen(protocol):
             with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol) as one: one.bind((0, 1))
         attempt("the audit log", lambda: listen(9))
-        names = [name for _, name in socket.if_nameindex()]
+        try: names = [name for _, name in socket.if_nameindex()]
+        except OSError: names = []
         def wire(name):
             with open(f"/sys/class/net/{name}/carrier") as file: file.read()
         for name in names:
@@ -239,6 +242,12 @@ held[0].sendall(b"1\\r\\nx\\r\\n" * 1_000_000)
 import urllib.request
 print(urllib.request.urlopen("http://{host}/", timeout=10).read())
 """
+    try:
+        async with target.another(spec):
+            pass
+    except SandboxUnavailable as error:
+        server.close()
+        raise NotApplicable(f"a sandbox cannot have a network here: {error}") from error
     try:
         async with target.another(spec) as greedy, target.another(spec) as modest:
             flooding = asyncio.create_task(greedy.run_python(flood, timeout_s=30))

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from agentgym.sandbox.docker.owner import FOLDER_PREFIX, LABEL
+from agentgym.sandbox.owner import LABEL
 
 
 def daemon() -> Any:
@@ -38,5 +38,5 @@ def inspected(name: str) -> dict[str, Any]:
 
 def meeting_folders(pid: int | None = None) -> set[str]:
     """Names of the directories where a process, by default this one, meets its guests."""
-    prefix = f"{FOLDER_PREFIX}{os.getpid() if pid is None else pid}-"
+    prefix = f"agentgym-docker-{os.getpid() if pid is None else pid}-"
     return {path.name for path in Path(tempfile.gettempdir()).glob(f"{prefix}*")}

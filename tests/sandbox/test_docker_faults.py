@@ -25,7 +25,7 @@ from agentgym import install_command
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Layer, Snapshot
 from agentgym.sandbox.docker.backend import DockerBackend
-from agentgym.sandbox.docker.owner import LABEL, PLACE_LABEL, Owner
+from agentgym.sandbox.owner import LABEL, PLACE_LABEL, Owner
 
 pytestmark = pytest.mark.needs_docker
 
@@ -78,7 +78,7 @@ async def test_a_closed_backend_leaves_nothing(small):
 
 async def test_while_sandboxes_live_only_the_guests_sources_lie_on_the_host(backend, small):
     sandbox = await backend.create(small)
-    (directory,) = [path for path in meeting_folders() if path.startswith(Owner.this_process().folder_prefix)]
+    (directory,) = [path for path in meeting_folders() if path.startswith(Owner.this_process().folder_prefix("docker"))]
     (code,) = (Path(tempfile.gettempdir()) / directory).iterdir()
     assert [path.name for path in code.iterdir()] == ["guest"]
     await sandbox.close()

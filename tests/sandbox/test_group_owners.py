@@ -17,10 +17,10 @@ from counts import groups
 from processes import spawners
 from specs import SMALL
 
-from agentgym.sandbox.docker.owner import Owner
 from agentgym.sandbox.guest import cgroups, group_owners
 from agentgym.sandbox.namespaces import processes
 from agentgym.sandbox.namespaces.backend import NamespacesBackend
+from agentgym.sandbox.owner import Owner
 
 needs_groups = [
     pytest.mark.needs_namespaces,

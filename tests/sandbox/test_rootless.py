@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-
-from agentgym.sandbox.limits import ACCEPT_WEAKER
+from ordinary_user import as_ordinary_user
 
 pytestmark = pytest.mark.needs_namespaces
-HERE = Path(__file__).parent
-
-
-def as_ordinary_user(script: str) -> dict[str, object]:
-    """What a script prints when an ordinary user runs it."""
-    switch = [str(HERE / "as_ordinary_user.py")] if os.geteuid() == 0 else []
-    command = [sys.executable, *switch, str(HERE / script)]
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parent / "support"), ACCEPT_WEAKER: ""}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")

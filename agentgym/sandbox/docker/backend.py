@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
+from agentgym.sandbox import owner as docker_owner
 from agentgym.sandbox.contract import Capabilities, Layer, Running, Snapshot
-from agentgym.sandbox.docker import owner as docker_owner
 from agentgym.sandbox.docker.container import (
     ContainerHandle,
     ContainerRuntime,
@@ -45,7 +45,6 @@ from agentgym.sandbox.docker.container import (
     settings,
 )
 from agentgym.sandbox.docker.daemon import Daemon, DockerImage, has_own_kernel, missing_limits
-from agentgym.sandbox.docker.owner import Owner
 from agentgym.sandbox.docker.rendezvous import Rendezvous, SocketDirectory
 from agentgym.sandbox.host.guest_handle import descriptors_available
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
@@ -53,6 +52,7 @@ from agentgym.sandbox.host.snapshots import restore
 from agentgym.sandbox.limits import ALL, SandboxSpec, unenforceable
 from agentgym.sandbox.link import Link, in_memory
 from agentgym.sandbox.network.proxy import Proxy
+from agentgym.sandbox.owner import Owner
 from agentgym.sandbox.time_limit import uncounted
 
 _CREATE_S = 60.0
@@ -328,7 +328,7 @@ def _clean(daemon: Daemon, parent: Path) -> list[str]:
         if _is_orphaned(container):
             daemon.remove(container["Id"], ending=False)
             done.append(f"removed container {container['Names'][0].strip('/')}, whose owner has ended")
-    for path in parent.glob(f"{docker_owner.FOLDER_PREFIX}*"):
+    for path in parent.glob("agentgym-docker-*"):
         owner = Owner.from_folder(path.name)
         with contextlib.suppress(FileNotFoundError):  # another process may clean at the same time
             if owner is not None and not owner.alive and path.lstat().st_uid == os.geteuid():

@@ -16,9 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from agentgym.sandbox.docker.owner import Owner
 from agentgym.sandbox.guest import container_main
 from agentgym.sandbox.guest.container_main import OWN
+from agentgym.sandbox.owner import Owner
 from agentgym.sandbox.rootfs.python_image import libraries_of
 
 _GUEST = Path(container_main.__file__).parent
@@ -58,7 +58,7 @@ class SocketDirectory:
 
     def __init__(self, parent: Path) -> None:
         self.owner = Owner.this_process()
-        self.path = Path(tempfile.mkdtemp(prefix=self.owner.folder_prefix, dir=parent))
+        self.path = Path(tempfile.mkdtemp(prefix=self.owner.folder_prefix("docker"), dir=parent))
         self._finalizer = weakref.finalize(self, _remove_ours, self.path, self.owner.pid)
         self.path.chmod(0o711)
         self.code = self.path / secrets.token_hex(16)

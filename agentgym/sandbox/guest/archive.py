@@ -21,7 +21,7 @@ import stat
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from . import kernel
+from . import kernel, surroundings
 
 ROOTS = {b"tmp": 0o1777, b"work": 0o755}  # the folders of every archive, with their initial modes
 NOT_KEPT = (b"proc", b"dev", b"sys", b".agentgym")  # folders at the top that no archive has
@@ -103,6 +103,11 @@ def _make_directory(folder: int, name: bytes, opaque: bool, as_layer: bool) -> N
             os.close(descriptor)
 
 
+def _target(text: str, as_layer: bool) -> bytes:
+    target = decode(text)
+    return target if as_layer or not surroundings.folder else os.fsencode(surroundings.real(os.fsdecode(target)))
+
+
 def _make_hard_link(root: int, folder: int, name: bytes, target: bytes, as_layer: bool) -> None:
     if not as_layer:
         clear(folder, name, itself=True)
@@ -120,7 +125,7 @@ def _make_other(folder: int, name: bytes, record: Record, content: Iterator[byte
     if not as_layer:
         clear(folder, name, itself=True)
     if record["t"] == "l":
-        os.symlink(decode(record["l"]), name, dir_fd=folder)
+        os.symlink(_target(record["l"], as_layer), name, dir_fd=folder)
         os.utime(name, ns=(record["u"], record["u"]), dir_fd=folder, follow_symlinks=False)
     elif record["t"] == "f":
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW

@@ -153,7 +153,8 @@ def _mount_kernel_files() -> Iterator[Syscall]:
     yield syscalls.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, terminals)
 
 
-def _limit(open_files: int, processes: int, file_bytes: int, address_space: int) -> Iterator[Syscall]:
+def limits_of(open_files: int, processes: int, file_bytes: int, address_space: int) -> Iterator[tuple[int, int]]:
+    """Yield the kernel's limits of a process, each with its value, within those that hold already."""
     limits = {
         resource.RLIMIT_NOFILE: max(open_files, 32),  # the guest process needs some descriptors itself
         resource.RLIMIT_NPROC: processes + 1,
@@ -166,7 +167,12 @@ def _limit(open_files: int, processes: int, file_bytes: int, address_space: int)
         limits[resource.RLIMIT_DATA] = address_space + own_address_space()
     for kind, most in limits.items():
         hard = resource.getrlimit(kind)[1]
-        yield syscalls.set_rlimit(kind, most if hard == resource.RLIM_INFINITY else min(most, hard))
+        yield kind, most if hard == resource.RLIM_INFINITY else min(most, hard)
+
+
+def _limit(*limits: int) -> Iterator[Syscall]:
+    for kind, most in limits_of(*limits):
+        yield syscalls.set_rlimit(kind, most)
 
 
 def own_address_space() -> int:

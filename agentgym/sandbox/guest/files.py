@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 
-from . import kernel
+from . import kernel, surroundings
 
 areas: tuple[str, ...] = ("work", "tmp")
 
@@ -23,7 +23,7 @@ areas: tuple[str, ...] = ("work", "tmp")
 @contextmanager
 def _opened(path: str, flags: int, mode: int = 0) -> Iterator[int]:
     area, rest = _split_area(path)
-    directory = os.open(area, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    directory = os.open(surroundings.real(area), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     descriptor = -1
     try:
         resolve = kernel.RESOLVE_BENEATH | (kernel.RESOLVE_NO_XDEV if area != "/" else 0)
@@ -58,7 +58,7 @@ def _split_area(path: str) -> tuple[str, str]:
         return "/work", path or "."
     rest = path.strip("/")
     first, _, below = rest.partition("/")
-    if first in areas:
+    if first in areas or surroundings.is_moved(f"/{first}"):
         return f"/{first}", below or "."
     return "/", rest or "."
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import resource
 import signal
@@ -14,14 +15,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from . import frames, identity, kernel, teardown
+from . import frames, identity, kernel, python, surroundings, teardown
 from .counted_time import CountedTime
 from .exit_watcher import ExitWatcher
 from .priority import give_way
 
 _PIPE_READ = 65_536
 _ALL = -1
-_HOME = b"/work"
+_ABOVE_RESERVED = 10  # the lowest number of a descriptor that `python.enter_child` does not replace
+_HOME = "/work"
 RESULT = (  # format of the header of a reply to a call: the JSON encoder would touch many objects
     b'{"id":%d,"exit":%d,"out":%d,"truncated":%b,"timed_out":%b,"oom":%b,"wall":%.6f,"cpu":%.6f,"peak":%d,"disk":%d,'
     b'"written":%d,"started":%d,"counted":%.6f}'
@@ -192,20 +194,23 @@ def fill(file: int, content: bytes, descriptors: list[int]) -> None:
 
 def go_home() -> None:
     """Make /work the working directory, which all children inherit. Raises: OSError."""
-    if os.getcwdb() != _HOME:
-        identity.do_as_agent(lambda: os.chdir(_HOME))
+    home = surroundings.real(_HOME)
+    if os.getcwd() != home:
+        identity.do_as_agent(lambda: os.chdir(home))
 
 
 def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standard: tuple[int, int, int]) -> int:
     """Start a program by posix_spawn, which is three times as fast as a fork of the guest. Returns: its pid."""
     arguments = [os.fsencode(argument) for argument in argv]
+    if surroundings.joining:
+        return _fork_and_start(arguments, environment, cwd, standard)
     with identity.as_agent():
         try:
             if cwd is None:
                 go_home()
             else:
                 # agent code may have made the folder a link to something that the guest has open
-                kernel.change_directory(cwd)
+                kernel.change_directory(surroundings.real(cwd))
             pid = os.posix_spawnp(
                 arguments[0],
                 arguments,
@@ -217,9 +222,45 @@ def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standar
         finally:
             if cwd is not None:
                 with contextlib.suppress(OSError):  # the agent may have closed it, which the next call will report
-                    os.chdir(_HOME)
+                    os.chdir(surroundings.real(_HOME))
         with contextlib.suppress(ProcessLookupError):
             give_way(pid)
+    return pid
+
+
+def _fork_and_start(
+    arguments: list[bytes], environment: dict[str, str], cwd: str | None, standard: tuple[int, int, int]
+) -> int:
+    """Start a program in a fork that joins the tracer first, which `posix_spawn` cannot do. Returns: its pid.
+
+    Raises: OSError if the program cannot be started.
+    """
+    if any(b"\0" in argument for argument in arguments):
+        raise ValueError("embedded null byte")
+    failed, low = os.pipe()
+    report = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _ABOVE_RESERVED)
+    os.close(low)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if cwd is None:
+        go_home()
+    pid = os.fork()
+    if pid == 0:
+        with never_returning():
+            try:
+                python.enter_child(standard, most, keep=(report,))
+                if cwd is not None:
+                    kernel.change_directory(surroundings.real(cwd))
+                for ignored in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+                    signal.signal(ignored, signal.SIG_DFL)
+                os.execvpe(arguments[0], arguments, environment)
+            except OSError as error:
+                os.write(3, b"%d" % (error.errno or 0))
+    os.close(report)
+    with open(failed, "rb") as reading:
+        number = reading.read()
+    if number:
+        os.waitpid(pid, 0)
+        raise OSError(int(number), os.strerror(int(number)))
     return pid
 
 
@@ -280,6 +321,8 @@ def clock_of(pid: int) -> int:
 
 def disk_used() -> int:
     """Return the bytes that files take in the writable areas."""
+    if surroundings.folder:
+        return surroundings.files_held().bytes
     used = 0
     for path in writable_areas():
         area = os.statvfs(path)
@@ -290,7 +333,8 @@ def disk_used() -> int:
 @cache
 def writable_areas() -> tuple[str, ...]:
     """Return one directory of each file system that the agent may write to; a container has several."""
-    return tuple({os.stat(path).st_dev: path for path in ("/tmp", "/dev/shm", "/work")}.values())
+    areas = map(surroundings.real, ("/tmp", "/dev/shm", "/work"))
+    return tuple({os.stat(path).st_dev: path for path in areas}.values())
 
 
 def children_of_init(handle: int | None) -> list[int]:
@@ -301,25 +345,13 @@ def children_of_init(handle: int | None) -> list[int]:
             pieces.append(piece)
             offset += len(piece)
         return [int(pid) for pid in b"".join(pieces).split()]
-    return [pid for pid, parent in parents().items() if parent == 1]
-
-
-def parents() -> dict[int, int]:
-    """Return every process in the sandbox, with its parent."""
-    parent_of: dict[int, int] = {}
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    parent_of[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
-            except OSError:
-                continue  # it ended meanwhile
-    return parent_of
+    own = os.getpid()
+    return [pid for pid, parent in surroundings.parents().items() if parent == own]
 
 
 def descendants(pid: int) -> list[int]:
     """Return a process and its descendants; those below a process that has ended are missing."""
-    tree = parents()
+    tree = surroundings.parents()
     pids, front = [pid], {pid}
     while front:
         front = {child for child, parent in tree.items() if parent in front and child not in pids}
@@ -327,18 +359,25 @@ def descendants(pid: int) -> list[int]:
     return pids
 
 
-def kill_all(pids: Iterable[int]) -> None:
-    """Kill processes of this sandbox; some may have ended."""
+def kill_all(pids: Iterable[int], number: int = signal.SIGKILL) -> None:
+    """Send processes of this sandbox a signal; some may have ended."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
 
 
 def signal_all(number: int) -> bool:
     """Signal every process in the sandbox but this one; the kernel prevents forks meanwhile.
 
+    Where others have processes beside the sandbox's, each is signalled by itself, until no new one turns up.
     Returns: whether there was any, zombies included.
     """
+    if surroundings.shares_pids:
+        signalled: set[int] = set()
+        while new := set(surroundings.agent_pids()) - signalled:
+            kill_all(new, number)
+            signalled |= new
+        return bool(signalled)
     try:
         os.kill(_ALL, number)
     except ProcessLookupError:

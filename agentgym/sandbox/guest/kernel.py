@@ -42,6 +42,7 @@ _CAPABILITY_HEADER = struct.pack("II", 0x20080522, 0)  # version 3 of the interf
 _CHILD_ENDED = int(signal.SIGCHLD)
 
 # x86-64
+_SECCOMP = 317
 _CLONE, _CAPGET, _CAPSET, _PIVOT_ROOT = 56, 125, 126, 155
 _OPEN_TREE, _CLOSE_RANGE, _OPENAT2, _MOUNT_SETATTR = 428, 436, 437, 442
 _RACES = 64  # maximum calls of openat2 while the kernel answers EAGAIN
@@ -225,6 +226,21 @@ def read_from(path: str) -> bytes:
 def close_from(lowest: int) -> None:
     """Close every descriptor from `lowest` on."""
     _check(_libc.syscall(_CLOSE_RANGE, ctypes.c_uint(lowest), ctypes.c_uint(0x7FFFFFFF), 0), "close_range")
+
+
+def drop_from_bounding_set(capability: int) -> None:
+    """Make no program that this process executes ever get a capability."""
+    _prctl(PR_CAPBSET_DROP, capability)
+
+
+def forbid_new_privileges() -> None:
+    """Make set-user-id programs start without the rights of their owner, from now on."""
+    _prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+def install_filter(program: bytes) -> None:
+    """Have the kernel check every system call of this process, and of what it starts, by a classic BPF program."""
+    _check(_libc.syscall(_SECCOMP, 1, 0, ctypes.c_void_p(filter_at(program))), "seccomp")
 
 
 def die_with_parent() -> None:

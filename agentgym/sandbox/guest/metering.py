@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from . import identity, kernel
+from . import identity, kernel, surroundings
 
 _FIRST_REUSED_PID = 300  # the kernel reuses no pids below this one
 
@@ -25,6 +25,8 @@ class Meter:
         finally:
             kernel.set_dumpable(False)
         try:
+            if surroundings.shares_pids:
+                raise OSError("the kernel counts the processes of others too")
             self._loadavg = os.open("/proc/loadavg", os.O_RDONLY)
             self._pids_per_wrap = int(kernel.read_from("/proc/sys/kernel/pid_max")) - _FIRST_REUSED_PID
         except (OSError, ValueError):

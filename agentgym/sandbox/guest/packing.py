@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
+from . import surroundings
 from .archive import (
     BLOCK,
     GROUP,
@@ -91,7 +92,7 @@ class _Packer:
             else:
                 self._put_file(folder, name, path, status)
         elif stat.S_ISLNK(status.st_mode):
-            self._put(path, status, {"t": "l", "l": encode(os.readlink(name, dir_fd=folder))})
+            self._put(path, status, {"t": "l", "l": encode(_target(name, folder))})
         elif self.changes:  # a whiteout, or a pipe or socket, which hides the lower file in the same way
             _put(self.out, {"p": encode(path), "t": "w"})
 
@@ -112,6 +113,11 @@ class _Packer:
 
     def _put(self, path: bytes, status: os.stat_result, fields: Record) -> None:
         _put(self.out, {"p": encode(path), "m": stat.S_IMODE(status.st_mode), "u": status.st_mtime_ns, **fields})
+
+
+def _target(name: bytes, folder: int) -> bytes:
+    target = os.readlink(name, dir_fd=folder)
+    return os.fsencode(surroundings.seen(os.fsdecode(target))) if surroundings.folder else target
 
 
 def _enter(folder: int, name: bytes, status: os.stat_result) -> tuple[int, int]:

@@ -22,8 +22,10 @@ from sys import modules
 from types import ModuleType
 from typing import Any, NoReturn
 
+from . import surroundings
 from .identity import become_agent
 from .kernel import set_dumpable
+from .path_tracer import join_tracer
 from .priority import give_way
 
 FILE_NAME = "<code>"
@@ -89,10 +91,16 @@ def enter_child(standard: tuple[int, int, int], most: int, keep: tuple[int, ...]
     for descriptor in keep:
         dup2(descriptor, number, inheritable=False)
         number += 1
+    joining = surroundings.joining
+    for descriptor in joining:
+        dup2(descriptor, number, inheritable=False)
+        number += 1
     closerange(number, most)
     become_agent()
     set_dumpable(True)
     give_way(0)
+    if joining:
+        join_tracer(number - 2, number - 1)
 
 
 def fork_to_run(code: bytes, standard: tuple[int, int, int], most: int) -> int:

@@ -27,13 +27,14 @@ def state_below(pid: int, orphans_of: set[int] | None = None) -> tuple[bool, flo
     """Return whether any thread of a process or of its descendants is ready to run, and their total processor seconds.
 
     Args:
-        orphans_of: if given, also count what commands left behind: all children of process 1 except these, and their
+        orphans_of: if given, also count what commands left behind: all children of this process except these, and their
             descendants.
     """
     states = process_states()
     pids, front = {pid} & set(states), {pid}
     if orphans_of is not None:
-        front |= {child for child, state in states.items() if state.parent == 1 and child not in orphans_of}
+        own = os.getpid()
+        front |= {child for child, state in states.items() if state.parent == own and child not in orphans_of}
         pids |= front & set(states)
     while front:
         front = {child for child, state in states.items() if state.parent in front} - pids

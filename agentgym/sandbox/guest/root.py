@@ -44,7 +44,7 @@ ETC = {
     "resolv.conf": "",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
-_ETC_OF_HOST = ("ld.so.cache", "alternatives", "localtime", "ssl/certs", "pki/ca-trust/extracted")
+ETC_OF_HOST = ("ld.so.cache", "alternatives", "localtime", "ssl/certs", "pki/ca-trust/extracted")
 
 
 def enter(config: dict[str, Any]) -> None:
@@ -200,7 +200,7 @@ def _make_etc() -> None:
     for name, text in ETC.items():
         with open(f"/etc/{name}", "w", encoding="utf-8") as file:
             file.write(text)
-    for name in _ETC_OF_HOST:
+    for name in ETC_OF_HOST:
         _show_etc(name)
     for name in configured_entries():  # reads links of /etc/alternatives, which is visible by now
         if not os.path.exists(f"/etc/{name}"):

@@ -14,9 +14,28 @@ Hand-written, because libseccomp is a shared library that no machine is sure to 
 from __future__ import annotations
 
 import errno
-import struct
 from collections.abc import Collection, Iterable
 from functools import cache
+
+from .bpf import (
+    ALLOW,
+    AND,
+    ANY_BIT,
+    EQUAL,
+    FIRST_ARGUMENT,
+    FOURTH_ARGUMENT,
+    GREATER_EQUAL,
+    LOAD,
+    PRETEND,
+    REFUSE,
+    RETURN,
+    SECOND_ARGUMENT,
+    THIRD_ARGUMENT,
+    Line,
+    assembled,
+    only,
+    tree,
+)
 
 _IP, _SOCKET, _TCP, _UDP, _IPV6, _UDPLITE, _TLS = 0, 1, 6, 17, 41, 136, 282
 
@@ -79,7 +98,7 @@ ABSENT = {"inotify_init": 253, "inotify_init1": 294, "io_setup": 206, "memfd_sec
 _NEWEST = 469  # the last call in this list: file_setattr, new in Linux 6.17
 
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16  # socket families, inside an empty network namespace
-_STREAM, _DATAGRAM, _KIND_OF_SOCKET = 1, 2, 0xF  # the mask selects the kind without its flags
+_STREAM, _DATAGRAM, _PACKETS, _KIND_OF_SOCKET = 1, 2, 5, 0xF  # the mask selects the kind without its flags
 _INET_PROTOCOLS = (0, 6, 17)  # each kind's usual protocol, TCP and UDP, but not MPTCP, UDP-Lite, SCTP and the like
 _ROUTES = 0  # the netlink protocol by which programs learn their own addresses
 _MAP_HUGETLB, _MFD_HUGETLB = 0x40000, 4  # reserved huge pages count against no limit
@@ -94,27 +113,22 @@ _CORE_SCHEDULING = 62  # an option of prctl that changes the scheduler of the wh
 _DROP_CACHE = 4  # POSIX_FADV_DONTNEED
 _WAIT_FOR_DISK = 4  # MS_SYNC
 
-_X86_64 = 0xC000003E
-_LOAD, _JUMP, _EQUAL, _GREATER_EQUAL, _ANY_BIT, _AND, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x54, 0x06
-_ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
-_PRETEND = _REFUSE  # errno 0: the call does nothing and reports success
+_CONNECT = 42
 # a filter cannot read clone3's flags, which are in memory: libc then falls back to clone
 _SPECIAL: dict[int, int | str] = {
     9: "mmap", 319: "memfd_create", 53: "socketpair", 54: "setsockopt", 72: "fcntl", 157: "prctl",
     221: "fadvise64", 26: "msync", 277: "sync_file_range",
-    41: "socket", 56: "clone", 435: _REFUSE | errno.ENOSYS, 16: "ioctl", 160: "setrlimit", 302: "prlimit",
+    41: "socket", 56: "clone", 435: REFUSE | errno.ENOSYS, 16: "ioctl", 160: "setrlimit", 302: "prlimit",
     133: "mknod", 259: "mknodat",
     141: "setpriority", 251: "ioprio_set",
     **dict.fromkeys((142, 144, 203, 314), "scheduling"),  # sched_setparam, _setscheduler, _setaffinity, _setattr
     # fsync, fdatasync, syncfs: they work even on a file that is open only for reading
     **dict.fromkeys((74, 75, 306), "flush"),
-    162: _PRETEND,  # sync
+    162: PRETEND,  # sync
 }  # fmt: skip
 # chown, fchown, lchown, fchownat; setuid, setgid, setreuid, setregid, setgroups, setresuid, setresgid, setfsuid and
 # setfsgid
 _IDENTITY = (92, 93, 94, 260, 105, 106, 113, 114, 116, 117, 119, 122, 123)
-_NUMBER, _ARCHITECTURE = 0, 4  # in seccomp_data
-_FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
 _GUEST = 1  # the guest's pid: agent code may do these things to other processes of its user, but not to the guest
 _EVERY_PROCESS_OF_THE_USER = {"setpriority": 2, "ioprio_set": 3}
 _CORE_LIMIT = 4
@@ -122,205 +136,186 @@ _NEGATIVE = 1 << 31  # numbers from this one on are negative, read as unsigned
 
 
 @cache
-def program(*, as_root: bool = False) -> bytes:
-    """Return the filter in the kernel's form: 8 bytes an instruction. `as_root`: changes of owner and user are
-    pretended.
+def program(*, as_root: bool = False, sockets: bool = True) -> bytes:
+    """Return the filter in the kernel's form: 8 bytes an instruction.
+
+    Args:
+        as_root: changes of owner and user are pretended.
+        sockets: whether a program may connect sockets. False where they would reach the machine's own.
 
     A binary tree, not a list of comparisons: seven steps decide about any call. The kernel also checks it faster when
     it is installed; a list of this length takes 0.4 ms.
     """
-    parts = _argument_checks()
-    verdicts = dict.fromkeys(DENIED.values(), _REFUSE | errno.EPERM)
-    verdicts |= dict.fromkeys(ABSENT.values(), _REFUSE | errno.ENOSYS)
+    verdicts = dict.fromkeys(DENIED.values(), REFUSE | errno.EPERM)
+    verdicts |= dict.fromkeys(ABSENT.values(), REFUSE | errno.ENOSYS)
+    special = dict(_SPECIAL)
     if as_root:
-        verdicts |= dict.fromkeys(_IDENTITY, _PRETEND)
-    starts: list[tuple[int, int | str]] = [(0, _ALLOW)]  # pairs of the first number and the verdict from that number on
-    for number, verdict in sorted({**verdicts, **_SPECIAL}.items()):
-        if starts[-1][0] == number:
-            starts.pop()
-        starts += [(number, verdict), (number + 1, _ALLOW)]
-    starts.append((_NEWEST + 1, _REFUSE | errno.ENOSYS))  # also all x32 calls
-    head = [
-        (_LOAD, 0, 0, _ARCHITECTURE),
-        (_EQUAL, 1, 0, _X86_64),
-        (_RETURN, 0, 0, _KILL),
-        (_LOAD, 0, 0, _NUMBER),
-    ]
-    lines = head + _tree(starts, parts)
-    return b"".join(struct.pack("HBBI", *line) for line in lines)
+        verdicts |= dict.fromkeys(_IDENTITY, PRETEND)
+    parts = _argument_checks()
+    if not sockets:
+        parts["socket"] = _socket_that_cannot_connect()
+        special[_CONNECT] = REFUSE | errno.EACCES
+    return assembled({**verdicts, **special}, parts, newest=_NEWEST)
 
 
-_Line = tuple[int, int, int, int]  # instruction code, jump offset if true, jump offset if false, value
-
-
-def _tree(starts: list[tuple[int, int | str]], parts: dict[str, list[_Line]]) -> list[_Line]:
-    """Return instructions that find the verdict on the number in the accumulator by bisection.
-
-    Args:
-        starts: pairs of a number and the verdict from that number on. A text names one of `parts`.
-        parts: the instructions of verdicts that depend on arguments.
-    """
-    if len(starts) == 1:
-        verdict = starts[0][1]
-        return parts[verdict] if isinstance(verdict, str) else [(_RETURN, 0, 0, verdict)]
-    middle = len(starts) // 2
-    lower, upper = _tree(starts[:middle], parts), _tree(starts[middle:], parts)
-    if len(lower) <= 255:
-        return [(_GREATER_EQUAL, len(lower), 0, starts[middle][0]), *lower, *upper]
-    return [(_GREATER_EQUAL, 0, 1, starts[middle][0]), (_JUMP, 0, 0, len(lower)), *lower, *upper]
-
-
-def _argument_checks() -> dict[str, list[_Line]]:
+def _argument_checks() -> dict[str, list[Line]]:
     """Return the checks of calls that are allowed only with some arguments. None of these arguments is a pointer."""
 
-    def no_device(mode: int, number: int) -> list[_Line]:
+    def no_device(mode: int, number: int) -> list[Line]:
         """Allow only device number 0, which opens nothing: overlays mark removed names with it."""
         return [
-            (_LOAD, 0, 0, mode),
-            (_ANY_BIT, 0, 3, _DEVICE),
-            (_LOAD, 0, 0, number),
-            (_EQUAL, 1, 0, 0),
-            (_RETURN, 0, 0, _REFUSE | errno.EPERM),
-            (_RETURN, 0, 0, _ALLOW),
+            (LOAD, 0, 0, mode),
+            (ANY_BIT, 0, 3, _DEVICE),
+            (LOAD, 0, 0, number),
+            (EQUAL, 1, 0, 0),
+            (RETURN, 0, 0, REFUSE | errno.EPERM),
+            (RETURN, 0, 0, ALLOW),
         ]
 
-    def no_bit(argument: int, bit: int, error: int) -> list[_Line]:
+    def no_bit(argument: int, bit: int, error: int) -> list[Line]:
         return [
-            (_LOAD, 0, 0, argument),
-            (_ANY_BIT, 0, 1, bit),
-            (_RETURN, 0, 0, _REFUSE | error),
-            (_RETURN, 0, 0, _ALLOW),
+            (LOAD, 0, 0, argument),
+            (ANY_BIT, 0, 1, bit),
+            (RETURN, 0, 0, REFUSE | error),
+            (RETURN, 0, 0, ALLOW),
         ]
 
     return {
-        "mmap": no_bit(_FOURTH_ARGUMENT, _MAP_HUGETLB, errno.ENOMEM),
-        "memfd_create": no_bit(_SECOND_ARGUMENT, _MFD_HUGETLB, errno.EINVAL),  # Chromium tries all flags
-        "fcntl": [(_LOAD, 0, 0, _SECOND_ARGUMENT), *_members(_FILE_COMMANDS, errno.EPERM)],
+        "mmap": no_bit(FOURTH_ARGUMENT, _MAP_HUGETLB, errno.ENOMEM),
+        "memfd_create": no_bit(SECOND_ARGUMENT, _MFD_HUGETLB, errno.EINVAL),  # Chromium tries all flags
+        "fcntl": [(LOAD, 0, 0, SECOND_ARGUMENT), *_members(_FILE_COMMANDS, errno.EPERM)],
         "prctl": [
-            (_LOAD, 0, 0, _FIRST_ARGUMENT),
-            (_EQUAL, 0, 1, _CORE_SCHEDULING),
-            (_RETURN, 0, 0, _REFUSE | errno.EINVAL),
-            (_RETURN, 0, 0, _ALLOW),
+            (LOAD, 0, 0, FIRST_ARGUMENT),
+            (EQUAL, 0, 1, _CORE_SCHEDULING),
+            (RETURN, 0, 0, REFUSE | errno.EINVAL),
+            (RETURN, 0, 0, ALLOW),
         ],
         "setsockopt": _socket_options(),
         "fadvise64": [
-            (_LOAD, 0, 0, _FOURTH_ARGUMENT),
-            (_EQUAL, 0, 1, _DROP_CACHE),
-            (_RETURN, 0, 0, _PRETEND),
-            (_RETURN, 0, 0, _ALLOW),
+            (LOAD, 0, 0, FOURTH_ARGUMENT),
+            (EQUAL, 0, 1, _DROP_CACHE),
+            (RETURN, 0, 0, PRETEND),
+            (RETURN, 0, 0, ALLOW),
         ],
         "msync": [
-            (_LOAD, 0, 0, _THIRD_ARGUMENT),
-            (_ANY_BIT, 0, 1, _WAIT_FOR_DISK),
-            (_RETURN, 0, 0, _PRETEND),
-            (_RETURN, 0, 0, _ALLOW),
+            (LOAD, 0, 0, THIRD_ARGUMENT),
+            (ANY_BIT, 0, 1, _WAIT_FOR_DISK),
+            (RETURN, 0, 0, PRETEND),
+            (RETURN, 0, 0, ALLOW),
         ],
         "sync_file_range": [  # without flags the call does nothing
-            (_LOAD, 0, 0, _FOURTH_ARGUMENT),
-            (_EQUAL, 1, 0, 0),
-            (_RETURN, 0, 0, _PRETEND),
-            (_RETURN, 0, 0, _ALLOW),
+            (LOAD, 0, 0, FOURTH_ARGUMENT),
+            (EQUAL, 1, 0, 0),
+            (RETURN, 0, 0, PRETEND),
+            (RETURN, 0, 0, ALLOW),
         ],
         # the limit on core files stays at 1 byte, the one value that keeps the host's crash handler from running
         "setrlimit": [
-            (_LOAD, 0, 0, _FIRST_ARGUMENT),
-            (_EQUAL, 0, 1, _CORE_LIMIT),
-            (_RETURN, 0, 0, _PRETEND),
-            (_RETURN, 0, 0, _ALLOW),
+            (LOAD, 0, 0, FIRST_ARGUMENT),
+            (EQUAL, 0, 1, _CORE_LIMIT),
+            (RETURN, 0, 0, PRETEND),
+            (RETURN, 0, 0, ALLOW),
         ],
         "prlimit": [
-            *_unless_guest(_FIRST_ARGUMENT),
-            (_LOAD, 0, 0, _SECOND_ARGUMENT),
-            (_EQUAL, 0, 5, _CORE_LIMIT),
+            *_unless_guest(FIRST_ARGUMENT),
+            (LOAD, 0, 0, SECOND_ARGUMENT),
+            (EQUAL, 0, 5, _CORE_LIMIT),
             # the pointer to a new limit, in two halves; null means that the call only reads
-            (_LOAD, 0, 0, _THIRD_ARGUMENT),
-            (_EQUAL, 0, 2, 0),
-            (_LOAD, 0, 0, _THIRD_ARGUMENT + 4),
-            (_EQUAL, 1, 0, 0),
-            (_RETURN, 0, 0, _PRETEND),
-            (_RETURN, 0, 0, _ALLOW),
+            (LOAD, 0, 0, THIRD_ARGUMENT),
+            (EQUAL, 0, 2, 0),
+            (LOAD, 0, 0, THIRD_ARGUMENT + 4),
+            (EQUAL, 1, 0, 0),
+            (RETURN, 0, 0, PRETEND),
+            (RETURN, 0, 0, ALLOW),
         ],
-        "scheduling": [*_unless_guest(_FIRST_ARGUMENT), (_RETURN, 0, 0, _ALLOW)],
+        "scheduling": [*_unless_guest(FIRST_ARGUMENT), (RETURN, 0, 0, ALLOW)],
         **{
             name: [
-                (_LOAD, 0, 0, _FIRST_ARGUMENT),
-                (_EQUAL, 0, 1, everybody),
-                (_RETURN, 0, 0, _REFUSE | errno.EPERM),
-                *_unless_guest(_SECOND_ARGUMENT),
-                (_RETURN, 0, 0, _ALLOW),
+                (LOAD, 0, 0, FIRST_ARGUMENT),
+                (EQUAL, 0, 1, everybody),
+                (RETURN, 0, 0, REFUSE | errno.EPERM),
+                *_unless_guest(SECOND_ARGUMENT),
+                (RETURN, 0, 0, ALLOW),
             ]
             for name, everybody in _EVERY_PROCESS_OF_THE_USER.items()
         },
         "flush": [  # the kernel refuses anything that is not a descriptor
-            (_LOAD, 0, 0, _FIRST_ARGUMENT),
-            (_GREATER_EQUAL, 1, 0, _NEGATIVE),
-            (_RETURN, 0, 0, _PRETEND),
-            (_RETURN, 0, 0, _ALLOW),
+            (LOAD, 0, 0, FIRST_ARGUMENT),
+            (GREATER_EQUAL, 1, 0, _NEGATIVE),
+            (RETURN, 0, 0, PRETEND),
+            (RETURN, 0, 0, ALLOW),
         ],
-        "clone": no_bit(_FIRST_ARGUMENT, _CLONE_NEW_ANYTHING, errno.EPERM),
-        "mknod": no_device(_SECOND_ARGUMENT, _THIRD_ARGUMENT),
-        "mknodat": no_device(_THIRD_ARGUMENT, _FOURTH_ARGUMENT),
+        "clone": no_bit(FIRST_ARGUMENT, _CLONE_NEW_ANYTHING, errno.EPERM),
+        "mknod": no_device(SECOND_ARGUMENT, THIRD_ARGUMENT),
+        "mknodat": no_device(THIRD_ARGUMENT, FOURTH_ARGUMENT),
         "ioctl": [
-            (_LOAD, 0, 0, _SECOND_ARGUMENT),
-            (_EQUAL, 2, 0, _TERMINAL_REQUESTS[0]),
-            (_EQUAL, 1, 0, _TERMINAL_REQUESTS[1]),
-            (_EQUAL, 0, 1, _TERMINAL_REQUESTS[2]),
-            (_RETURN, 0, 0, _REFUSE | errno.EPERM),
-            (_RETURN, 0, 0, _ALLOW),
+            (LOAD, 0, 0, SECOND_ARGUMENT),
+            (EQUAL, 2, 0, _TERMINAL_REQUESTS[0]),
+            (EQUAL, 1, 0, _TERMINAL_REQUESTS[1]),
+            (EQUAL, 0, 1, _TERMINAL_REQUESTS[2]),
+            (RETURN, 0, 0, REFUSE | errno.EPERM),
+            (RETURN, 0, 0, ALLOW),
         ],
         "socket": [
-            (_LOAD, 0, 0, _FIRST_ARGUMENT),
-            (_EQUAL, 0, 1, _UNIX),
-            (_RETURN, 0, 0, _ALLOW),
-            (_EQUAL, 0, len(routes := _only(_THIRD_ARGUMENT, (_ROUTES,), errno.EPROTONOSUPPORT)), _NETLINK),
+            (LOAD, 0, 0, FIRST_ARGUMENT),
+            (EQUAL, 0, 1, _UNIX),
+            (RETURN, 0, 0, ALLOW),
+            (EQUAL, 0, len(routes := only(THIRD_ARGUMENT, (_ROUTES,), errno.EPROTONOSUPPORT)), _NETLINK),
             *routes,
-            (_EQUAL, 2, 0, _INET),
-            (_EQUAL, 1, 0, _INET6),
-            (_RETURN, 0, 0, _REFUSE | errno.EAFNOSUPPORT),
-            (_LOAD, 0, 0, _SECOND_ARGUMENT),
-            (_AND, 0, 0, _KIND_OF_SOCKET),
-            (_EQUAL, 2, 0, _STREAM),
-            (_EQUAL, 1, 0, _DATAGRAM),
-            (_RETURN, 0, 0, _REFUSE | errno.ESOCKTNOSUPPORT),
-            *_only(_THIRD_ARGUMENT, _INET_PROTOCOLS, errno.EPROTONOSUPPORT),
+            (EQUAL, 2, 0, _INET),
+            (EQUAL, 1, 0, _INET6),
+            (RETURN, 0, 0, REFUSE | errno.EAFNOSUPPORT),
+            (LOAD, 0, 0, SECOND_ARGUMENT),
+            (AND, 0, 0, _KIND_OF_SOCKET),
+            (EQUAL, 2, 0, _STREAM),
+            (EQUAL, 1, 0, _DATAGRAM),
+            (RETURN, 0, 0, REFUSE | errno.ESOCKTNOSUPPORT),
+            *only(THIRD_ARGUMENT, _INET_PROTOCOLS, errno.EPROTONOSUPPORT),
         ],
-        "socketpair": _only(_FIRST_ARGUMENT, (_UNIX,), errno.EAFNOSUPPORT),
+        "socketpair": only(FIRST_ARGUMENT, (_UNIX,), errno.EAFNOSUPPORT),
     }
 
 
-def _socket_options() -> list[_Line]:
+def _socket_that_cannot_connect() -> list[Line]:
+    """Return instructions that allow unix sockets of the kinds that send nothing before they are connected."""
+    return [
+        (LOAD, 0, 0, FIRST_ARGUMENT),
+        (EQUAL, 1, 0, _UNIX),
+        (RETURN, 0, 0, REFUSE | errno.EAFNOSUPPORT),
+        (LOAD, 0, 0, SECOND_ARGUMENT),
+        (AND, 0, 0, _KIND_OF_SOCKET),
+        (EQUAL, 2, 0, _STREAM),
+        (EQUAL, 1, 0, _PACKETS),
+        (RETURN, 0, 0, REFUSE | errno.ESOCKTNOSUPPORT),
+        (RETURN, 0, 0, ALLOW),
+    ]
+
+
+def _socket_options() -> list[Line]:
     """Return instructions that allow the listed options of each listed level, and all options of other levels."""
-    lines: list[_Line] = [(_LOAD, 0, 0, _SECOND_ARGUMENT)]
+    lines: list[Line] = [(LOAD, 0, 0, SECOND_ARGUMENT)]
     for level, options in SOCKET_OPTIONS.items():
-        checks = [(_LOAD, 0, 0, _THIRD_ARGUMENT), *_members(options, errno.EPERM)]
-        lines += [(_EQUAL, 0, len(checks), level), *checks]
-    return [*lines, (_RETURN, 0, 0, _ALLOW)]
+        checks = [(LOAD, 0, 0, THIRD_ARGUMENT), *_members(options, errno.EPERM)]
+        lines += [(EQUAL, 0, len(checks), level), *checks]
+    return [*lines, (RETURN, 0, 0, ALLOW)]
 
 
-def _members(numbers: Collection[int], error: int) -> list[_Line]:
+def _members(numbers: Collection[int], error: int) -> list[Line]:
     """Return instructions that allow the system call if the accumulator holds one of `numbers`, and else refuse it with
     the errno `error`.
     """
-    refused = _REFUSE | error
-    starts: list[tuple[int, int | str]] = [(0, _ALLOW if 0 in numbers else refused)]
+    refused = REFUSE | error
+    starts: list[tuple[int, int | str]] = [(0, ALLOW if 0 in numbers else refused)]
     for edge in sorted({edge for number in numbers for edge in (number, number + 1)} - {0}):
-        verdict = _ALLOW if edge in numbers else refused
+        verdict = ALLOW if edge in numbers else refused
         if starts[-1][1] != verdict:
             starts.append((edge, verdict))
-    return _tree(starts, {})
+    return tree(starts, {})
 
 
-def _only(argument: int, values: tuple[int, ...], error: int) -> list[_Line]:
-    """Return instructions that allow the system call if an argument has one of `values`, and else refuse it with the
-    errno `error`. `argument`: its offset in seccomp_data.
-    """
-    tests = [(_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
-    return [(_LOAD, 0, 0, argument), *tests, (_RETURN, 0, 0, _REFUSE | error), (_RETURN, 0, 0, _ALLOW)]
-
-
-def _unless_guest(argument: int) -> list[_Line]:
+def _unless_guest(argument: int) -> list[Line]:
     """Return instructions that refuse a system call whose argument is the guest's pid.
 
     The guest's user id is the agent's, so the kernel alone would allow the call.
     """
-    return [(_LOAD, 0, 0, argument), (_EQUAL, 0, 1, _GUEST), (_RETURN, 0, 0, _REFUSE | errno.EPERM)]
+    return [(LOAD, 0, 0, argument), (EQUAL, 0, 1, _GUEST), (RETURN, 0, 0, REFUSE | errno.EPERM)]

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import archive, files, frames, identity, jobs, packing, python
+from . import archive, files, frames, identity, jobs, packing, python, surroundings
 from .metering import number_after, written_by
 from .oom_score import OomScore
 from .poller import READ, WRITE, Poller
@@ -243,7 +243,7 @@ class Guest:
             if request["changes"]:
                 os.fchdir(self.changes)
             else:
-                os.chdir("/")
+                os.chdir(surroundings.top())
             with open(descriptors[0], "wb", buffering=1 << 20, closefd=False) as out:
                 packing.pack(out, changes=request["changes"])
 
@@ -252,7 +252,7 @@ class Guest:
 
     def _unpack(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
         def work() -> None:
-            os.chdir("/")
+            os.chdir(surroundings.top())
             os.lseek(descriptors[0], 0, os.SEEK_SET)
             with open(descriptors[0], "rb", closefd=False) as source:
                 archive.unpack(source, as_layer=False)
@@ -265,7 +265,7 @@ class Guest:
         return ended.ru_utime + ended.ru_stime + own.ru_utime + own.ru_stime
 
     def _usage(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        processes = [pid for pid in jobs.parents() if pid not in (1, self.runner.prefork.pid)]
+        processes = [pid for pid in surroundings.agent_pids() if pid != self.runner.prefork.pid]
         ended, seconds = resource.getrusage(resource.RUSAGE_CHILDREN), self._cpu_s()
         written = self.runner.meter.written()
         for pid in processes:

@@ -7,11 +7,14 @@ sandbox.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import time
 from collections.abc import Callable
 from typing import TypeVar
+
+from . import surroundings
 
 T = TypeVar("T")
 
@@ -78,12 +81,9 @@ def processor_s() -> float:
     """
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     total = ended.ru_utime + ended.ru_stime
-    for name in os.listdir("/proc"):
-        if name.isdecimal() and name != "1":
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-            except OSError:  # it has ended
-                continue
+    for pid in surroundings.agent_pids():
+        with contextlib.suppress(OSError):  # it has ended
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
             total += (int(fields[11]) + int(fields[12])) * _TICK_S
     return total

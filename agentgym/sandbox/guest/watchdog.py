@@ -15,7 +15,7 @@ import signal
 import time
 from typing import Any, NamedTuple
 
-from . import jobs
+from . import jobs, surroundings
 from .runner import Runner
 
 _PERIOD_S = 0.05
@@ -41,6 +41,10 @@ class Watchdog:
         self._runner = runner
         self._memory: int | None = spec["memory"] if "memory" in spec["missing"] else None
         self._cores: float | None = spec["cores"] if "cpu" in spec["missing"] else None
+        self._disk: int | None = spec["disk"] if "disk" in spec["missing"] else None
+        self._processes: int | None = spec["processes"] if "processes" in spec["missing"] else None
+        self._inodes: int = spec.get("inodes", 0)
+        self._held = surroundings.Held(0, 0)
         self._next, self._checked_at, self._period_s = 0.0, time.monotonic(), _PERIOD_S
         self._cpu_s, self._credit_s, self._stopped = 0.0, 0.0, False
         self.kills = self.peak = 0
@@ -51,7 +55,7 @@ class Watchdog:
 
     def due_s(self) -> float | None:
         """Return the seconds until the next check; None if there is nothing to check."""
-        if (self._memory is None and self._cores is None) or not self._runner.is_active():
+        if (self._memory is None and self._cores is None and self._disk is None) or not self._runner.is_active():
             return None
         return max(self._next - time.monotonic(), 0.0)
 
@@ -61,8 +65,12 @@ class Watchdog:
         if self.due_s() != 0.0 or self._runner.is_frozen():
             return
         processes = _processes()
+        if self._processes is not None and len(processes) > self._processes:
+            jobs.signal_all(signal.SIGKILL)
         if self._memory is not None:
             self._enforce_memory(processes)
+        if self._disk is not None:
+            self._enforce_disk(self._disk)
         if self._cores is not None:
             self._enforce_cores(processes, started)
         self._next = started + max(self._period_s, _EFFORT * (time.monotonic() - started))
@@ -97,6 +105,13 @@ class Watchdog:
         if not self._stopped:
             jobs.signal_all(signal.SIGCONT)
 
+    def _enforce_disk(self, limit: int) -> None:
+        """Kill what runs while the files take too much and become more. What makes them fewer may go on."""
+        before, self._held = self._held, surroundings.files_held()
+        too_much = self._held.bytes > max(limit, before.bytes) or self._held.files > max(self._inodes, before.files)
+        if too_much:
+            jobs.signal_all(signal.SIGKILL)
+
     def _in_memory_files(self, processes: list[_Process]) -> dict[int, dict[int, int]]:
         """Return the memory files (memfd_create) by process: inode numbers and bytes."""
         sizes: dict[int, dict[int, int]] = {}
@@ -126,14 +141,13 @@ class Watchdog:
 def _processes() -> list[_Process]:
     """Return every process in the sandbox except the guest."""
     processes = []
-    for name in os.listdir("/proc"):
-        if name.isdecimal() and name != "1":
-            with contextlib.suppress(OSError):
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-                # includes the children that it has waited for
-                cpu_s = sum(int(fields[column]) for column in (11, 12, 13, 14)) * _TICK_S
-                processes.append(_Process(int(name), int(fields[21]) * _PAGE, cpu_s))
+    for pid in surroundings.agent_pids():
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+            # includes the children that it has waited for
+            cpu_s = sum(int(fields[column]) for column in (11, 12, 13, 14)) * _TICK_S
+            processes.append(_Process(pid, int(fields[21]) * _PAGE, cpu_s))
     return processes
 
 

@@ -345,8 +345,8 @@ def _creation_error(spawner_report: dict[str, Any] | None) -> SandboxError:
         f"No sandbox can be created here: {text or 'the guest process died during setup'}. The namespaces backend "
         "needs Linux 5.14 or newer on x86_64 with user namespaces (sysctl user.max_user_namespaces above 0 and, "
         "where these exist, kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0). "
-        "In a container, start it with --security-opt seccomp=unconfined --security-opt systempaths=unconfined, or "
-        "use another backend."
+        "In a container, start it with --security-opt seccomp=unconfined --security-opt systempaths=unconfined. "
+        "Without these, --backend landlock isolates less and works: see docs/sandbox.md."
     )
 
 

@@ -92,7 +92,7 @@ class SpawnerProcess:
             config |= {
                 "interpreter": interpreter,
                 "library": f"{sys.base_prefix}/lib",
-                "hidden": _package_folders(),
+                "hidden": package_folders(),
                 "packages": packages,
             }
         else:
@@ -226,7 +226,7 @@ def python_environment(*, packages: bool) -> dict[str, str]:
     return {**environment, "PYTHONPATH": "/packages"} if packages else environment
 
 
-def _package_folders() -> list[str]:
+def package_folders() -> list[str]:
     """Return the folders of third-party packages. They are hidden, because they may hold tasks and solutions."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     base = {"base": sys.base_prefix, "platbase": sys.base_prefix}

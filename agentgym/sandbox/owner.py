@@ -13,8 +13,7 @@ from agentgym.sandbox.guest.group_owners import is_alive
 
 LABEL = "agentgym.owner"
 PLACE_LABEL = "agentgym.place"
-FOLDER_PREFIX = "agentgym-docker-"
-_FOLDER = re.compile(FOLDER_PREFIX + r"(\d+)-(\d+)-([0-9a-f]{8})-")
+_FOLDER = re.compile(r"agentgym-[a-z]+-(\d+)-(\d+)-([0-9a-f]{8})-")
 
 
 @dataclass(frozen=True)
@@ -52,9 +51,9 @@ class Owner:
     def labels(self) -> dict[str, str]:
         return {LABEL: f"{self.pid}:{self.started}", PLACE_LABEL: self.namespace}
 
-    @property
-    def folder_prefix(self) -> str:
-        return f"{FOLDER_PREFIX}{self.pid}-{self.started}-{_digest(self.namespace)}-"
+    def folder_prefix(self, backend: str) -> str:
+        """Return what the names of this process's folders begin with. `backend`: letters alone."""
+        return f"agentgym-{backend}-{self.pid}-{self.started}-{_digest(self.namespace)}-"
 
     @property
     def alive(self) -> bool:
