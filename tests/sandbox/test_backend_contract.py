@@ -42,7 +42,7 @@ SHARED_BY_BACKENDS = (
 )
 """Themes about code of the host and of the guest that all share: on docker and landlock they play at night.
 
-Of the others, `make test` plays every fourth check on docker, and `make test-all` plays all.
+Of the others, `make test` plays every fourth check on these, and `make test-all` plays all.
 """
 THROUGH = {"landlock": {"files_of_the_host", "processes_of_the_host", "signals_to_everybody"}}
 """Checks that a backend does not pass: names of files and numbers of processes are in sight (docs/security.md)."""
@@ -70,7 +70,8 @@ async def test_the_backend_passes_its_checks(backend, theme):
     """One contract suite over every registered backend that works on this machine."""
     known = THROUGH.get(backend.name, set())
     names = [check.name for check in (*CONTRACT, *ATTACKS) if check.theme == theme and check.name not in known]
-    await check_backend(backend, only=some_by_day(names, -(-len(names) // 4)) if backend.name == "docker" else names)
+    by_day = some_by_day(names, -(-len(names) // 4)) if backend.name in ("docker", "landlock") else names
+    await check_backend(backend, only=by_day)
 
 
 @pytest.mark.needs_namespaces
