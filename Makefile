@@ -3,6 +3,7 @@
 #   make demo PYTHON=python3.12             another interpreter (3.11 or later) for the virtual environment
 #   make demo VENV=/tmp/venv                another place for it (no spaces in this one; the checkout's path may have some)
 #   make demo AGENTGYM_ACCEPT_WEAKER=memory,cpu   as an ordinary user without control groups (docs/security.md)
+#   make demo BACKEND=landlock AGENTGYM_ACCEPT_WEAKER=memory,cpu,disk,inodes,processes   without user namespaces
 #   make setup TORCH_FROM="--index-url URL" another package index for torch alone: PyTorch's own index of CPU builds
 #                                           saves gigabytes on a Linux machine without a GPU
 #   make test PYTEST_ARGS="-k sql -x"       more arguments for pytest
@@ -68,19 +69,21 @@ $(STAMP): pyproject.toml constraints.txt
 # Sandboxes need no package, only what the kernel and the container allow; what they lack is said before it is missed.
 define SANDBOX_REPORT
 import asyncio
-from agentgym.sandbox import NamespacesBackend
+from agentgym import shared_backend
 
 async def probe():
-    backend = NamespacesBackend()
-    capabilities = await backend.probe()
-    await backend.close()
-    if not capabilities.available:
-        print(f"[setup] WARNING, no sandbox can be made here, so the demo and many tests cannot run: {capabilities.reason}")
+    backends = [shared_backend(name) for name in ("namespaces", "landlock")]
+    default, other = [await backend.probe() for backend in backends]
+    for backend in backends:
+        await backend.close()
+    if not default.available:
+        print(f"[setup] WARNING, many tests and, without a switch, the demo cannot run here: {default.reason}")
+    capabilities, switch = (default, "") if default.available or not other.available else (other, "BACKEND=landlock ")
     for limit, remedy in capabilities.missing:
         print(f"[setup] sandboxes cannot enforce {limit} here. {remedy}")
     if capabilities.missing:
         names = ",".join(limit for limit, _ in capabilities.missing)
-        print(f"[setup] To play all the same code that you trust: make demo AGENTGYM_ACCEPT_WEAKER={names}")
+        print(f"[setup] To play all the same code that you trust: make demo {switch}AGENTGYM_ACCEPT_WEAKER={names}")
     if capabilities.available:
         print(f"[setup] sandboxes: {capabilities.level}")
 
@@ -121,7 +124,7 @@ setup-cluster: $(STAMP)  ## install Ray too: for `agentgym cluster` and the test
 demo: $(STAMP)  ## watch a small model learn to use tools: warm start, RL, held-out evaluation, a report page
 	@resume=; if [ -f "$(RUN)/recipe.toml" ]; then resume=--resume; \
 	    echo "[demo] going on with $(RUN); to see it all again: rm -r $(RUN)"; fi; \
-	"$(VENV)/bin/agentgym" train "$(RECIPE)" --out "$(RUN)" $$resume
+	"$(VENV)/bin/agentgym" train "$(RECIPE)" --out "$(RUN)" $(if $(BACKEND),--set episode.backend=$(BACKEND)) $$resume
 	@echo "The report: $(RUN)/report.html"
 
 # Two pretrained models are small enough for two cores, and the package index has them as llama.cpp's files:

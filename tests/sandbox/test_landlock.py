@@ -75,6 +75,19 @@ async def test_programs_see_the_same_folders_as_in_a_sandbox_with_mounts():
     assert names[0] == names[1]
 
 
+async def test_no_other_user_sees_into_a_sandbox_and_no_umask_shuts_it(open_folder):
+    before = os.umask(0o077)
+    try:
+        backend = LandlockBackend(folder=open_folder)
+        sandbox = await backend.create(WEAKER)
+    finally:
+        os.umask(before)
+    (facts,) = open_folder.glob("*/sandbox.json")
+    assert facts.parent.stat().st_mode & 0o007 == 0
+    assert (await sandbox.exec(["id", "-un"])).text == "agent\n"
+    await backend.close()
+
+
 async def test_closing_leaves_no_folder_whatever_is_in_it(open_folder):
     backend = LandlockBackend(folder=open_folder)
     sandbox = await backend.create(WEAKER)

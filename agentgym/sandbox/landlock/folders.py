@@ -40,17 +40,23 @@ class SandboxFolder:
             )
         self.path = Path(tempfile.mkdtemp(prefix=Owner.this_process().folder_prefix(_BACKEND), dir=parent))
         self.user = _unused_user() if os.geteuid() == 0 else os.geteuid()
-        self.path.chmod(0o755)
         (self.path / _FACTS).write_text(json.dumps({"user": self.user, "created": time.time()}))
         self._make_etc()
         (self.path / "var").mkdir()
         (self.path / "var/tmp").symlink_to(self.path / "tmp")
-        for area in surroundings.AREAS:
-            folder = Path(f"{self.path}{area}")
+        areas = {area: Path(f"{self.path}{area}") for area in surroundings.AREAS}
+        for folder in areas.values():
             folder.mkdir(parents=True)
+        for entry in self.path.rglob("*"):
+            if not entry.is_symlink():
+                entry.chmod(0o755 if entry.is_dir() else 0o644)  # whatever this process's umask is
+        for area, folder in areas.items():
             if os.geteuid() == 0:
                 os.chown(folder, self.user, self.user)
             folder.chmod(0o755 if area == "/work" else 0o1777)
+        if os.geteuid() == 0:  # the group is the sandbox's alone: no other user sees into it
+            os.chown(self.path, 0, self.user)
+            self.path.chmod(0o750)
 
     def _make_etc(self) -> None:
         """Make what agent code sees as /etc: what every sandbox has there, and links to the machine's own."""
@@ -67,6 +73,7 @@ class SandboxFolder:
         """Make a folder of links, from which the modules to preload are imported. `packages`: paths and names."""
         folder = self.path / "packages"
         folder.mkdir()
+        folder.chmod(0o755)
         for path, name in packages:
             (folder / name).symlink_to(path)
         return str(folder)
