@@ -107,8 +107,8 @@ class Processes:
 
     rank: int = 0
     count: int = 1
-    _sharing: Any = field(default=None, compare=False)  # the group in which the others wait for the first
-    _watch: SilenceWatch | None = field(default=None, compare=False)
+    _sharing: Any = field(default=None, compare=False, kw_only=True)  # the group in which the others wait for the first
+    _watch: SilenceWatch | None = field(default=None, compare=False, kw_only=True)
 
     @classmethod
     def joined(cls, device: str, silence_s: float) -> Processes:
@@ -126,7 +126,7 @@ class Processes:
         state = PartialState(cpu=device == "cpu", timeout=_COMPUTE_TIMEOUT)
         watch = SilenceWatch(state.process_index, state.num_processes, silence_s)
         sharing = torch.distributed.new_group(timeout=_PLAY_TIMEOUT)
-        return cls(state.process_index, state.num_processes, sharing, watch)
+        return cls(state.process_index, state.num_processes, _sharing=sharing, _watch=watch)
 
     def leave_at_exit(self) -> None:
         """Leave the process group when this process exits. Call only after success, because leaving may wait for

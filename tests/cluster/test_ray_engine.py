@@ -69,7 +69,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 @needs_ray
 async def test_killed_workers_are_replaced_a_node_that_joins_is_used_and_no_episode_is_lost_or_doubled(
-    cluster, tmp_path, capsys
+    cluster, tmp_path
 ):
     """Every worker is killed, then one again, then a node; meanwhile a node joins. All happen within one run."""
     import ray
@@ -119,7 +119,6 @@ async def test_killed_workers_are_replaced_a_node_that_joins_is_used_and_no_epis
         assert sorted(t.id for t in ledger.trajectories()) == sorted(t.id for t in trajectories)
         await until(lambda: sum(node["Alive"] for node in ray.nodes()) == 2)
         assert engine.report() == {"nodes": 2, "lost": 4, "episodes": 0}
-        assert "raylet" not in capsys.readouterr().out
     finally:
         await engine.close()
         ledger.close()

@@ -324,7 +324,7 @@ def test_a_tiny_policy_is_trained_in_the_sandbox_by_a_gradient_that_is_not_zero(
         "train": {
             "steps": 1,
             "tasks_per_step": 1,
-            "group_size": 4,
+            "group_size": 8,
             "estimator": "return_to_go",
             "validate_every": 100,
             "validate_tasks": 1,
@@ -339,7 +339,7 @@ def test_a_tiny_policy_is_trained_in_the_sandbox_by_a_gradient_that_is_not_zero(
     ledger = Ledger(tmp_path / "ledger.sqlite")
     trained = [ledger.load(name) for name in ledger.finished("train-000000")]
     ledger.close()
-    assert len(trained) == 4
+    assert len(trained) == 8
     assert all(trajectory.valid and trajectory.turns for trajectory in trained)
 
 
