@@ -6,6 +6,7 @@ import asyncio
 import os
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ordinary_user import as_ordinary_user
@@ -166,6 +167,11 @@ async def test_a_kernel_that_is_too_old_is_named(monkeypatch, version, user, wor
     capabilities = await LandlockBackend().probe()
     assert not capabilities.available
     assert words in capabilities.reason
+
+
+async def test_another_architecture_is_named(monkeypatch):
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="aarch64"))
+    assert "this machine is aarch64" in (await LandlockBackend().probe()).reason
 
 
 @pytest.mark.skipif(landlock.version() < landlock.SCOPED, reason="as an ordinary user it needs Linux 6.12")

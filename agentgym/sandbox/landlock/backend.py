@@ -228,6 +228,10 @@ class _ProcessHandle(GuestHandle):
 
 def _check(spec: SandboxSpec) -> None:
     """Raise an error if a sandbox of this spec cannot be created by this backend."""
+    if (architecture := os.uname().machine) != "x86_64":
+        raise SandboxUnavailable(
+            f"The landlock backend knows the system calls of x86_64, and this machine is {architecture}."
+        )
     version = landlock.version()
     if not version:
         raise SandboxUnavailable(
