@@ -77,7 +77,7 @@ class ClusterSession:
     async def play(self, job: EpisodeJob, policy: Policy) -> None:
         """Play an episode on some node. If it failed because of its node, play it once more on another node.
 
-        Raises: ClusterError if there is no worker for too long.
+        Raises: ClusterError if it waits for a worker for too long.
         """
         notes: list[str] = []
         failed_on: Worker | None = None

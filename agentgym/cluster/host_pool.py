@@ -74,7 +74,7 @@ class HostPool(Generic[L]):
         self._nodes, self._start, self._check = nodes, start, check
         self._host_watch = HostWatch(silence_s)
         self.links: dict[str, L] = {}
-        self._lost: list[str] = []  # of hosts that are no longer in `links`
+        self._lost: list[str] = []  # of hosts that have left `links`
         self.is_open = False
         self._states: dict[str, _NodeState] = {}
         self._has_scanned = False

@@ -154,7 +154,7 @@ class SessionWorkers:
 
         Args:
             avoid: a worker to avoid if there is another.
-        Raises: ClusterError if there is no worker for too long.
+        Raises: ClusterError if it waits for a worker for too long.
         """
         while not self.alive:
             await self._wait_for_one()

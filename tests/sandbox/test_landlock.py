@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +14,7 @@ import pytest
 from ordinary_user import as_ordinary_user
 
 from agentgym.errors import LimitUnenforceable, SandboxUnavailable
-from agentgym.sandbox.guest import landlock
+from agentgym.sandbox.guest import landlock, metadata_calls
 from agentgym.sandbox.landlock.backend import LandlockBackend
 from agentgym.sandbox.limits import LIMITS, SandboxSpec
 from agentgym.sandbox.namespaces.backend import NamespacesBackend
@@ -167,6 +169,18 @@ async def test_a_kernel_that_is_too_old_is_named(monkeypatch, version, user, wor
     capabilities = await LandlockBackend().probe()
     assert not capabilities.available
     assert words in capabilities.reason
+
+
+def short_memory(content, address, length):
+    return content
+
+
+@pytest.mark.parametrize("number", [132, 235, 261, 280])
+def test_times_in_memory_that_a_program_does_not_have_are_its_own_error(number):
+    """The tracer, which makes the call, must outlive it."""
+    for memory in (None, b"short"):
+        content = partial(short_memory, memory)
+        assert metadata_calls.perform(number, [1] * 6, os.getpid(), lambda _: b"/", content) == -errno.EFAULT
 
 
 async def test_another_architecture_is_named(monkeypatch):

@@ -19,7 +19,7 @@ Line = tuple[int, int, int, int]
 def assembled(verdicts: dict[int, int | str], parts: dict[str, list[Line]], *, newest: int | None) -> bytes:
     """Return a filter with a verdict, or the name of one of `parts`, for each call by number; all others are allowed.
 
-    `newest`: calls with a higher number do not exist; None if there is no such bound.
+    `newest`: calls with a higher number do not exist; None without such a bound.
     """
     starts: list[tuple[int, int | str]] = [(0, ALLOW)]  # pairs of the first number and the verdict from that number on
     for number, verdict in sorted(verdicts.items()):

@@ -17,7 +17,7 @@ from . import surroundings
 _CHMOD, _FCHMOD, _FCHMODAT, _FCHMODAT2 = 90, 91, 268, 452
 _UTIME, _UTIMES, _FUTIMESAT, _UTIMENSAT = 132, 235, 261, 280
 _FCHOWNAT = 260
-_CHOWN = (92, 93, 94, _FCHOWNAT)  # chown, fchown, lchown: nobody may give files away
+_CHOWN = (92, 93, 94, _FCHOWNAT)  # chown, fchown, lchown: files keep their owner
 NUMBERS = (_CHMOD, _FCHMOD, _FCHMODAT, _FCHMODAT2, _UTIME, _UTIMES, _FUTIMESAT, _UTIMENSAT, *_CHOWN)
 _HERE, _NO_FOLLOW, _EMPTY_PATH = -100, 0x100, 0x1000
 _syscall = ctypes.CDLL(None, use_errno=True).syscall
@@ -115,7 +115,7 @@ def _mode_call(number: int, arguments: Sequence[int]) -> tuple[tuple[int, int], 
 def _time_call(number: int, arguments: Sequence[int], bytes_at: ReadBytes) -> tuple[tuple[int, int], bytes | None, int]:
     """Return the folder and the path's address, two times as utimensat takes them (None: now), and the flags."""
     if number == _UTIMENSAT:
-        times = bytes_at(arguments[2], 32) if arguments[2] else None
+        times = _times_at(arguments[2], 32, bytes_at) if arguments[2] else None
         return (_signed(arguments[0]), arguments[1]), times, arguments[3]
     if number == _FUTIMESAT:
         location, address = (_signed(arguments[0]), arguments[1]), arguments[2]
@@ -124,10 +124,18 @@ def _time_call(number: int, arguments: Sequence[int], bytes_at: ReadBytes) -> tu
     if not address:
         return location, None, 0
     if number == _UTIME:
-        first, last = struct.unpack("qq", bytes_at(address, 16) or bytes(16))
+        first, last = struct.unpack("qq", _times_at(address, 16, bytes_at))
         return location, struct.pack("qqqq", first, 0, last, 0), 0
-    first, micro, last, other = struct.unpack("qqqq", bytes_at(address, 32) or bytes(32))
-    return location, struct.pack("qqqq", first, micro * 1000, last, other * 1000), 0
+    first, micro, last, other = struct.unpack("qqqq", _times_at(address, 32, bytes_at))
+    return location, struct.pack("qqqq", first, micro * 1000 % 2**63, last, other * 1000 % 2**63), 0
+
+
+def _times_at(address: int, length: int, bytes_at: ReadBytes) -> bytes:
+    """Return the bytes of times. Raises: OSError if the program named memory that it does not have."""
+    content = bytes_at(address, length)
+    if content is None or len(content) < length:
+        raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
+    return content
 
 
 def _set_times(path: str, times: bytes | None) -> None:

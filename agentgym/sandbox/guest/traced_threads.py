@@ -57,7 +57,7 @@ class Threads:
         text = b""
         while len(text) < PAGE:
             at = address + len(text)
-            piece = self.read(thread, at, PAGE - at % PAGE)
+            piece = self.read(thread, at, PAGE - at % PAGE, to_zero=True)
             if piece is None:
                 return None
             end = piece.find(b"\0")
@@ -66,14 +66,15 @@ class Threads:
             text += piece
         return None
 
-    def read(self, thread: int, address: int, length: int) -> bytes | None:
+    def read(self, thread: int, address: int, length: int, *, to_zero: bool = False) -> bytes | None:
         """Return up to `length` bytes, at most a page, of a thread's memory; None if it is unreadable.
 
-        Where a container forbids reading it at once, nothing is read behind the first zero byte.
+        `to_zero`: what follows the first zero byte is not needed. Where a container forbids reading all at once, it is
+        left out.
         """
         done = self._move(_READ, thread, address, self._page, length)
         if done < 0 and ctypes.get_errno() in _FORBIDDEN:
-            return _words_until_zero(thread, address, length)
+            return _words(thread, address, length, to_zero=to_zero)
         return self._page.raw[:done] if done > 0 else None
 
     def write(self, thread: int, address: int, content: bytes) -> bool:
@@ -91,9 +92,9 @@ class Threads:
         return int(_system_call(number, thread, local, 1, remote, 1, 0))
 
 
-def _words_until_zero(thread: int, address: int, length: int) -> bytes | None:
+def _words(thread: int, address: int, length: int, *, to_zero: bool) -> bytes | None:
     content = b""
-    while len(content) < length and b"\0" not in content[-_WORD:]:
+    while len(content) < length and not (to_zero and b"\0" in content[-_WORD:]):
         word = _word(thread, address + len(content))
         if word is None:
             break

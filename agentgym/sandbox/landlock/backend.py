@@ -207,7 +207,7 @@ class _ProcessHandle(GuestHandle):
         self.folder, self.process = folder, process
 
     async def spawner_report(self) -> None:
-        """Return None: there is no spawner."""
+        """Return None: these guests have no spawner."""
 
     def last_words(self) -> str:
         """Wait until the guest has ended, and return what it wrote to its standard error."""
