@@ -33,6 +33,7 @@ FILE = "AGENTGYM_FIGURES"
 TABLES = re.compile(r"(?<=<!-- figures: )(?P<name>\w+)(?P<mark> -->\n).*?(?=<!-- end -->)", re.DOTALL)
 MEASURES = {
     "credit": ("agentgym/credit", "methods/credit"),
+    "driver": ("agentgym/cluster", "agentgym/policy/http.py", "agentgym/storage"),
     "environments": ("agentgym/environment", "sandboxes"),
     "episodes": ("agentgym/rollout", "agentgym/environment", "agentgym/storage"),
     "gateway": ("agentgym/interop/gateway", "agentgym/rollout"),

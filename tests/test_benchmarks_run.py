@@ -18,6 +18,7 @@ SHORT = {
     "mcp": "--servers 2 --calls 5",
 }
 LONG = {
+    "driver": "--quick",
     "gateway": "--quick",
     "kills": "--quick",
     "mixed_soak": "--quick",
@@ -53,6 +54,7 @@ OWN_TESTS = {
 """Programs whose parts are tested one by one, or that would run for long however little they do."""
 STARTED_BY = {
     "against": "overhead",
+    "driver_workers": "driver",
     "environments_apps": "environments",
     "environments_code": "environments",
     "environments_text": "environments",

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
+from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any
 
@@ -82,11 +83,12 @@ class CallReader:
 
 @cache
 def _pickler() -> Any:
-    """Return Ray's pickler with shortcuts for the most frequent classes."""
-    base = import_ray().cloudpickle.CloudPickler
+    """Return Ray's pickler, or Python's without Ray, with shortcuts for the most frequent classes."""
+    base = import_ray().cloudpickle.CloudPickler if find_spec("ray") else pickle.Pickler
     short_ways: dict[type, Any] = {cls: _constructor_call(cls) for cls in _FREQUENT}
     short_ways |= {cls: lambda member: (type(member), (member.value,)) for cls in (ResultStatus, StopReason)}
-    table = {**copyreg.dispatch_table, **base.dispatch_table, **short_ways}
+    others = {} if base is pickle.Pickler else base.dispatch_table
+    table = {**copyreg.dispatch_table, **others, **short_ways}
     return type("FramePickler", (base,), {"dispatch_table": table})
 
 

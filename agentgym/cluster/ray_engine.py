@@ -135,12 +135,12 @@ class RayEngine:
         await self._pool.open()
         session = f"{os.getpid()}-{next(self._sessions)}"
         with user_code_by_value(ray.cloudpickle):
-            spec = Pickled(ray.cloudpickle.dumps(_spec_of(episodes)))
-        links: dict[HostLink, _RayLink] = {}
+            spec = Pickled(ray.cloudpickle.dumps(spec_of(episodes)))
+        links: dict[HostLink, RunLink] = {}
 
-        def ready() -> list[_RayLink]:
+        def ready() -> list[RunLink]:
             nonlocal links
-            links = {worker: links.get(worker) or _RayLink(worker, session, spec) for worker in self._pool.alive}
+            links = {worker: links.get(worker) or RunLink(worker, session, spec) for worker in self._pool.alive}
             return [*links.values()]
 
         player = ClusterSession(episodes, ready, self.wait_for_nodes_s)
@@ -192,7 +192,7 @@ class RayEngine:
         return start_actor(LeasedWorker, node, self._lease_s, accepted, groups={HEARTBEATS: 2}, outlives_driver=True)
 
 
-class _RayLink:
+class RunLink:
     """One run's connection to the worker of one node. Calls that may have run are never sent again."""
 
     def __init__(self, worker: HostLink, session: str, spec: Pickled) -> None:
@@ -228,7 +228,7 @@ def shared_engine(
     return RayEngine(address, nodes=nodes, backend=backend, wait_for_nodes_s=wait_for_nodes_s)
 
 
-def _spec_of(episodes: EpisodeFactory) -> SessionSpec:
+def spec_of(episodes: EpisodeFactory) -> SessionSpec:
     """Return the settings to send to the workers. Parts registered in this process are sent by value."""
     config = episodes.config
     rollout = replace(config.environments.config, engine=None)

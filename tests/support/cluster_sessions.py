@@ -12,7 +12,7 @@ from pathlib import Path
 from agentgym import Call, Message, Task
 from agentgym.cluster.cluster_session import ClusterSession
 from agentgym.cluster.episode_worker import EpisodeWorker, SessionSpec
-from agentgym.cluster.ray_engine import _spec_of
+from agentgym.cluster.ray_engine import spec_of
 
 ADD, SUBMIT = Call("add", {"amount": 1}), Call("submit", {})
 
@@ -87,7 +87,7 @@ class TwoWorkers:
 
     @asynccontextmanager
     async def session(self, episodes) -> AsyncIterator[ClusterSession]:
-        self._spec = replace(_spec_of(episodes), registered={})
+        self._spec = replace(spec_of(episodes), registered={})
         player = ClusterSession(episodes, self.ready, self.wait_s)
         try:
             await player.open()
