@@ -178,7 +178,7 @@ def _findings(capabilities: Capabilities) -> dict[str, Any]:
     limits: dict[str, dict[str, str]] = {}
     for name, meaning in LIMITS.items():
         why = missing.get(name, "" if name in capabilities.enforced else "the backend does not name this limit")
-        state = "enforced" if not why else "watched" if "watch" in why else "missing"
+        state = "enforced" if not why else "watched" if name in capabilities.watched else "missing"
         limits[name] = {"state": state, "bounds": meaning, "reason": why}
     return {
         "available": capabilities.available,

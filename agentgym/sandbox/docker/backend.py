@@ -27,15 +27,16 @@ import socket
 import tempfile
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
+from typing_extensions import override
+
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox import owner as docker_owner
-from agentgym.sandbox.contract import Capabilities, Layer, Running, Snapshot
+from agentgym.sandbox.contract import Layer, Running, Snapshot
 from agentgym.sandbox.docker.container import (
     ContainerHandle,
     ContainerRuntime,
@@ -46,29 +47,27 @@ from agentgym.sandbox.docker.container import (
 )
 from agentgym.sandbox.docker.daemon import Daemon, DockerImage, has_own_kernel, missing_limits
 from agentgym.sandbox.docker.rendezvous import Rendezvous, SocketDirectory
-from agentgym.sandbox.host.guest_handle import descriptors_available
-from agentgym.sandbox.host.guest_sandbox import GuestSandbox
+from agentgym.sandbox.host.guest_backend import GuestBackend
 from agentgym.sandbox.host.snapshots import restore
-from agentgym.sandbox.limits import ALL, SandboxSpec, unenforceable
+from agentgym.sandbox.limits import SandboxSpec, unenforceable
 from agentgym.sandbox.link import Link, in_memory
 from agentgym.sandbox.network.proxy import Proxy
 from agentgym.sandbox.owner import Owner
-from agentgym.sandbox.time_limit import uncounted
 
 _CREATE_S = 60.0
 _POLL_S = 1.0  # how often to check that a container is alive until its guest connects
 _FORGOTTEN_S = 3600.0  # a stopped container without a known owner counts as orphaned after this time
 
-_ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
 _IMAGE_LABEL = "agentgym.image"
 T = TypeVar("T")
 
 
-class DockerBackend:
+class DockerBackend(GuestBackend):
     """Creates sandboxes as Docker containers."""
 
     name = "docker"
     has_relay = True
+    watches = False
 
     def __init__(
         self,
@@ -84,40 +83,16 @@ class DockerBackend:
                 directory for temporary files. It holds sockets and the guest's sources.
             proxy: serves sandboxes whose spec asks for a network; by default a new proxy with default limits.
         """
-        self._proxy = proxy or Proxy()
+        super().__init__(proxy)
         self.runtime, self._folder = runtime, Path(folder or tempfile.gettempdir())
         self._lock = threading.Lock()
         self._connected: tuple[Daemon, SocketDirectory] | None = None
         self._run = secrets.token_hex(8)
-        self._sandboxes: weakref.WeakSet[GuestSandbox] = weakref.WeakSet()
-
-    async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> GuestSandbox:
-        """Create a sandbox; see `Backend.create`."""
-        with uncounted():
-            guest = await self._create_guest(spec, snapshot)
-        sandbox = GuestSandbox(spec, self.name, guest, lambda: self._create_guest(spec, snapshot), self._proxy)
-        self._sandboxes.add(sandbox)
-        return sandbox
 
     async def image(self, name: str) -> DockerImage:
         """Return an image of the daemon, without ever pulling it. Raises: SandboxUnavailable if it has none."""
         daemon, _ = self._connection()
         return await _in_thread(daemon, daemon.image, name)
-
-    async def probe(self) -> Capabilities:
-        """Create a sandbox to find out what the daemon can enforce."""
-        try:
-            guest = await self._create_guest(SandboxSpec(accept_weaker=(ALL,)), None)
-        except SandboxUnavailable as error:
-            return Capabilities(False, reason=str(error))
-        await guest.close()
-        return Capabilities(
-            True,
-            "container",
-            enforced=tuple(name for name in _ENFORCED if name not in guest.missing),
-            missing=tuple(guest.missing.items()),
-            snapshots=True,
-        )
 
     async def running(self) -> list[Running]:
         """Return every agentgym container of the daemon.
@@ -155,11 +130,10 @@ class DockerBackend:
 
         Raises: SandboxError if the daemon cannot remove a container; everything else is closed anyway.
         """
-        closings = (sandbox.close() for sandbox in list(self._sandboxes))
-        failures = [failure for failure in await asyncio.gather(*closings, return_exceptions=True) if failure]
-        await self._disconnect()
-        if failures:
-            raise failures[0]
+        try:
+            await self._close_sandboxes()
+        finally:
+            await self._disconnect()
 
     async def _disconnect(self) -> None:
         with self._lock:
@@ -179,11 +153,12 @@ class DockerBackend:
                 daemon.submit(_clean_quietly, daemon, self._folder)
             return self._connected
 
-    async def _create_guest(self, spec: SandboxSpec, snapshot: Snapshot | None) -> ContainerHandle:
-        with descriptors_available():
-            return await self._create_restored(spec, snapshot)
+    @override
+    def _level(self, missing: Mapping[str, str]) -> str:
+        return "container"
 
-    async def _create_restored(self, spec: SandboxSpec, snapshot: Snapshot | None) -> ContainerHandle:
+    @override
+    async def _create_guest(self, spec: SandboxSpec, snapshot: Snapshot | None) -> ContainerHandle:
         daemon, directory = self._connection()
         if spec.writable_root and has_own_kernel(await _in_thread(daemon, lambda: daemon.facts), self.runtime):
             raise SandboxUnavailable(

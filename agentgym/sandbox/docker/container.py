@@ -17,9 +17,9 @@ from agentgym.sandbox.docker.rendezvous import GuestPython
 from agentgym.sandbox.guest import container_main, oom_score
 from agentgym.sandbox.guest.frames import LINKED
 from agentgym.sandbox.host.guest_handle import GuestHandle
+from agentgym.sandbox.host.host_python import ROOT_VARIABLES, python_environment
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link
-from agentgym.sandbox.namespaces.spawner import ROOT_VARIABLES, python_environment
 from agentgym.sandbox.network.proxy import environment_for
 from agentgym.sandbox.rootfs.programs import locate_program
 

@@ -24,23 +24,24 @@ import sys
 import tempfile
 import threading
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from agentgym.errors import SandboxDied, SandboxUnavailable
-from agentgym.sandbox.contract import Capabilities, Running, Snapshot
+from agentgym.sandbox.contract import Running, Snapshot
 from agentgym.sandbox.guest import landlock
 from agentgym.sandbox.guest.frames import LINKED
-from agentgym.sandbox.host.guest_handle import GuestHandle, descriptors_available
-from agentgym.sandbox.host.guest_sandbox import GuestSandbox
+from agentgym.sandbox.host.guest_backend import GuestBackend
+from agentgym.sandbox.host.guest_handle import GuestHandle
+from agentgym.sandbox.host.host_python import entries_of, package_folders, python_environment
 from agentgym.sandbox.host.snapshots import restore
 from agentgym.sandbox.landlock import folders
 from agentgym.sandbox.landlock.folders import SandboxFolder
-from agentgym.sandbox.limits import ALL, SandboxSpec, unenforceable
+from agentgym.sandbox.limits import SandboxSpec, unenforceable
 from agentgym.sandbox.link import Link
-from agentgym.sandbox.namespaces.spawner import entries_of, package_folders, python_environment
-from agentgym.sandbox.network.proxy import Proxy
-from agentgym.sandbox.time_limit import uncounted
 from agentgym.threads import in_thread
 
 _MIB = 2**20
@@ -67,45 +68,18 @@ process_main.main({socket})
 _FLAGS = ("-P", "-s", "-S", "-B", "-X", "utf8")
 
 
-class LandlockBackend:
+class LandlockBackend(GuestBackend):
     """Creates sandboxes as processes confined by Landlock."""
 
     name = "landlock"
 
     def __init__(self, *, folder: str | os.PathLike[str] | None = None) -> None:
         """`folder`: where the files of sandboxes are; by default the directory for temporary files."""
+        super().__init__(None)
         self._folder = folder
         self._lock = threading.Lock()
         self._code: Path | None = None
-        self._proxy = Proxy()
         self._closings: set[asyncio.Future[None]] = set()
-        self._sandboxes: weakref.WeakSet[GuestSandbox] = weakref.WeakSet()
-
-    async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> GuestSandbox:
-        """Create a sandbox; see `Backend.create`."""
-        with uncounted():
-            guest = await self._create_guest(spec, snapshot)
-        sandbox = GuestSandbox(spec, self.name, guest, lambda: self._create_guest(spec, snapshot), self._proxy)
-        self._sandboxes.add(sandbox)
-        return sandbox
-
-    async def probe(self) -> Capabilities:
-        """Create a sandbox to find out whether that works here."""
-        try:
-            guest = await self._create_guest(SandboxSpec(accept_weaker=(ALL,)), None)
-        except SandboxUnavailable as error:
-            return Capabilities(False, reason=str(error))
-        missing = guest.missing
-        await guest.close()
-        enforced = ("wall", "processes", "open_files", "output", "network")
-        return Capabilities(
-            True,
-            "process",
-            enforced=tuple(name for name in enforced if name not in missing),
-            missing=tuple((name, f"{why}. {_REMEDY}") for name, why in missing.items()),
-            watched=tuple(_WATCHED),
-            snapshots=True,
-        )
 
     async def running(self) -> list[Running]:
         """Return every sandbox of this backend whose folder this process may see."""
@@ -117,7 +91,7 @@ class LandlockBackend:
 
     async def close(self) -> None:
         """Close every sandbox. The backend may be used again afterwards."""
-        await asyncio.gather(*(sandbox.close() for sandbox in list(self._sandboxes)))
+        await self._close_sandboxes()
         with self._lock:
             code, self._code = self._code, None
         if code is not None:
@@ -158,10 +132,18 @@ class LandlockBackend:
             self._closings.add(closing)
             closing.add_done_callback(self._closings.discard)
 
+    @override
+    def _level(self, missing: Mapping[str, str]) -> str:
+        return "process"
+
+    @override
+    def _explain(self, missing: Mapping[str, str]) -> dict[str, str]:
+        return {name: f"{why}. {_REMEDY}" for name, why in missing.items()}
+
+    @override
     async def _create_guest(self, spec: SandboxSpec, snapshot: Snapshot | None) -> GuestHandle:
         _check(spec)
-        with descriptors_available():
-            guest = await self._start(spec)
+        guest = await self._start(spec)
         if snapshot is not None:
             try:
                 await restore(guest, snapshot)

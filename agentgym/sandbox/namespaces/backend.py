@@ -23,22 +23,25 @@ import os
 import socket
 import threading
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
-from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
-from agentgym.sandbox.host.guest_handle import GuestHandle, descriptors_available
-from agentgym.sandbox.host.guest_sandbox import GuestSandbox
+from agentgym.sandbox.contract import Running, Snapshot
+from agentgym.sandbox.host.guest_backend import GuestBackend
+from agentgym.sandbox.host.guest_handle import GuestHandle
+from agentgym.sandbox.host.host_python import ROOT_VARIABLES
 from agentgym.sandbox.host.snapshots import restore
-from agentgym.sandbox.limits import ALL, SandboxSpec, unenforceable
+from agentgym.sandbox.limits import SandboxSpec, unenforceable
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.namespaces import processes
 from agentgym.sandbox.namespaces.layer_cache import LayerCache, keys_of
-from agentgym.sandbox.namespaces.spawner import ROOT_VARIABLES, SpawnerProcess
+from agentgym.sandbox.namespaces.spawner import SpawnerProcess
 from agentgym.sandbox.network.proxy import Proxy, environment_for
 from agentgym.sandbox.rootfs.store import HOST_IMAGE, RootFilesystem, prepare_rootfs
-from agentgym.sandbox.time_limit import uncounted
 
 _MIB = 2**20
 _GUEST_MEMORY = 32 * _MIB  # reserved for the guest, so that files in memory cannot use it up
@@ -47,8 +50,7 @@ _LAYER_TRIES = 3
 _LEAST_INODES = 64
 _CREATIONS = 2 * (os.cpu_count() or 1)  # a higher number of concurrent creations would only wait
 
-_ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
-_WATCHDOG_SUBSTITUTE = {  # what guest/watchdog.py does instead
+_SUBSTITUTE = {  # what guest/watchdog.py does instead
     "memory": "each process alone is bounded, and a watchdog kills the largest once the sum is seen to be too large",
     "cpu": "a watchdog stops everything for a while when more is used, and time limits bound the rest",
 }
@@ -59,7 +61,7 @@ _Kind = tuple[str, tuple[str, ...], tuple[str, ...], bool]
 root is writable; if it is, they may have different images."""
 
 
-class NamespacesBackend:
+class NamespacesBackend(GuestBackend):
     """Creates sandboxes from namespaces: as root, or rootless with weaker limits if the spec accepts them."""
 
     name = "namespaces"
@@ -70,43 +72,15 @@ class NamespacesBackend:
         layers_mib: memory for unpacked files of snapshots, kept for further sandboxes created from them.
         proxy: serves sandboxes whose spec asks for a network; by default a new proxy with default limits.
         """
+        super().__init__(proxy)
         self._layers_mib, self._layer_cache = layers_mib, LayerCache()
-        self._proxy = proxy or Proxy()
         self._spawners: dict[_Kind, SpawnerProcess] = {}
         self._images: dict[tuple[str, bool], RootFilesystem] = {}
         self._lock = threading.Lock()
         self._gates: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
             weakref.WeakKeyDictionary()
         )
-        self._sandboxes: weakref.WeakSet[GuestSandbox] = weakref.WeakSet()
         weakref.finalize(self, _end_spawners, self._spawners)
-
-    async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
-        """Create a sandbox; see `Backend.create`."""
-        with uncounted():
-            guest = await self._create_guest(spec, snapshot)
-        sandbox = GuestSandbox(spec, self.name, guest, lambda: self._create_guest(spec, snapshot), self._proxy)
-        self._sandboxes.add(sandbox)
-        return sandbox
-
-    async def probe(self) -> Capabilities:
-        """Create a sandbox to find out what this machine can enforce."""
-        try:
-            guest = await self._create_guest(SandboxSpec(accept_weaker=(ALL,)), None)
-        except SandboxUnavailable as error:
-            return Capabilities(False, reason=str(error))
-        missing = guest.missing
-        await guest.close()
-        return Capabilities(
-            True,
-            "ns" if missing else "ns+cgroup",
-            enforced=tuple(name for name in _ENFORCED if name not in missing),
-            missing=tuple(
-                (name, f"{why}; instead {_WATCHDOG_SUBSTITUTE[name]}. {_REMEDY}") for name, why in missing.items()
-            ),
-            watched=tuple(missing),
-            snapshots=True,
-        )
 
     async def running(self) -> list[Running]:
         """Return every namespaces sandbox on this machine whose spawner this process may inspect."""
@@ -118,7 +92,7 @@ class NamespacesBackend:
 
     async def close(self) -> None:
         """Close every sandbox and end the spawners. The backend may be used again afterwards."""
-        await asyncio.gather(*(sandbox.close() for sandbox in list(self._sandboxes)))
+        await self._close_sandboxes()
         with self._lock:
             spawners = list(self._spawners.values())
             self._spawners.clear()
@@ -169,20 +143,25 @@ class NamespacesBackend:
         with self._lock:
             return self._gates.setdefault(loop, asyncio.Semaphore(_CREATIONS))
 
+    @override
+    def _level(self, missing: Mapping[str, str]) -> str:
+        return "ns" if missing else "ns+cgroup"
+
+    @override
+    def _explain(self, missing: Mapping[str, str]) -> dict[str, str]:
+        return {name: f"{why}; instead {_SUBSTITUTE[name]}. {_REMEDY}" for name, why in missing.items()}
+
+    @override
     async def _create_guest(self, spec: SandboxSpec, snapshot: Snapshot | None) -> GuestHandle:
         async with self._gate():
-            with descriptors_available():
-                return await self._create_with_network(spec, snapshot)
-
-    async def _create_with_network(self, spec: SandboxSpec, snapshot: Snapshot | None) -> GuestHandle:
-        guest = await self._create_with_retry(spec, snapshot)
-        if spec.network:
-            try:
-                await guest.open_network(self._proxy, spec.network, spec.transfer_mib)
-            except BaseException:
-                await guest.close()
-                raise
-        return guest
+            guest = await self._create_with_retry(spec, snapshot)
+            if spec.network:
+                try:
+                    await guest.open_network(self._proxy, spec.network, spec.transfer_mib)
+                except BaseException:
+                    await guest.close()
+                    raise
+            return guest
 
     async def _create_with_retry(self, spec: SandboxSpec, snapshot: Snapshot | None) -> GuestHandle:
         """Create a sandbox, with a second try if the spawner ended or hung meanwhile."""
@@ -334,9 +313,7 @@ def _creation_error(spawner_report: dict[str, Any] | None) -> SandboxError:
     kind, text = (spawner_report or {}).get("kind", ""), (spawner_report or {}).get("text", "")
     if kind == "limit":
         missing = json.loads(text)
-        return unenforceable(
-            {name: f"{why}; instead {_WATCHDOG_SUBSTITUTE[name]}" for name, why in missing.items()}, _REMEDY
-        )
+        return unenforceable({name: f"{why}; instead {_SUBSTITUTE[name]}" for name, why in missing.items()}, _REMEDY)
     if kind == "image":
         return SandboxUnavailable(f"No sandbox can be created from this image: {text}.")
     if kind in _SHORTAGES:
