@@ -8,9 +8,11 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from itertools import islice
@@ -18,6 +20,7 @@ from pathlib import Path
 
 import hypothesis  # before a plug-in of its own is looked for, which warns where nothing has imported it
 import pytest
+from by_day import wait_for_their_turn
 from processes import children_of, spawners, waits_for_its_sandbox
 
 # What tests of benchmarks import. At the end: `mcp` is the installed package and not the benchmark.
@@ -87,7 +90,7 @@ def function_of(node_id: str) -> str:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what `make test-all` alone plays, mark slow tests, and spread the long ones over the workers.
+    """Leave out what `make test-all` or another commit plays, mark slow tests, spread the long ones over the workers.
 
     Each worker begins with its share of them, so that none ends with one.
     """
@@ -97,15 +100,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
     recorded = json.loads(DURATIONS.read_text())
     n_cases = Counter(function_of(item.nodeid) for item in items)
-    units: dict[str, list[pytest.Item]] = {}
-    seconds: defaultdict[str, float] = defaultdict(float)
+    seconds_of: dict[str, float] = {}
     for item in items:
         function = function_of(item.nodeid)
         if function in recorded:
             item.add_marker("slow")
+        seconds_of[item.nodeid] = recorded.get(item.nodeid, recorded.get(function, 0.0) / n_cases[function])
+    waiting = waiting_tests(config, items, seconds_of)
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in waiting])
+    items[:] = [item for item in items if item.nodeid not in waiting]
+    units: dict[str, list[pytest.Item]] = {}
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for item in items:
         unit = unit_of(item)
         units.setdefault(unit, []).append(item)
-        seconds[unit] += recorded.get(item.nodeid, recorded.get(function, 0.0) / n_cases[function])
+        seconds[unit] += seconds_of[item.nodeid]
     if (n_workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))) == 1:
         items[:] = [item for of_unit in units.values() for item in of_unit]
         return
@@ -117,6 +126,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         first = [item for of_unit in long[worker::n_workers] for item in of_unit]
         ordered += [*first, *islice(short, max(0, share - len(first)))]
     items[:] = [*ordered, *short]
+
+
+def waiting_tests(config: pytest.Config, items: list[pytest.Item], seconds_of: Mapping[str, float]) -> set[str]:
+    """Return the ids of long tests that another commit plays: none of named files, none for `make test-all`."""
+    named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
+    long = {item.nodeid: seconds_of[item.nodeid] for item in items if item.path.resolve() not in named}
+    if "AGENTGYM_TEST_ALL" in os.environ or (commit := this_commit()) is None:
+        return set()
+    return wait_for_their_turn(long, commit)
+
+
+def this_commit() -> str | None:
+    """Return the id of the checkout's commit; None where the tests are in no checkout, or git is not there."""
+    command = ["git", "-C", str(DURATIONS.parent), "rev-parse", "HEAD"]
+    with suppress(OSError, subprocess.CalledProcessError):
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    return None
 
 
 def unit_of(item: pytest.Item) -> str:

@@ -1,10 +1,11 @@
-"""tests/durations.json names tests that exist: a renamed one would count as quick and be begun too late."""
+"""tests/durations.json names tests that exist, and long tests take turns by it."""
 
 from __future__ import annotations
 
 import ast
 import json
 
+from by_day import TURNS, wait_for_their_turn
 from source_tree import ROOT
 
 DURATIONS = ROOT / "tests" / "durations.json"
@@ -30,3 +31,13 @@ def test_every_test_that_is_listed_as_slow_exists():
     listed = {test.partition("[")[0] for test in json.loads(DURATIONS.read_text())}
     existing = set().union(*map(ids_in, {test.partition("::")[0] for test in listed}))
     assert sorted(listed - existing) == [], "remove these from tests/durations.json, or give them their new names"
+
+
+def test_three_commits_play_every_long_test_and_each_plays_every_short_one():
+    seconds = {**{f"long {number}": 3.0 + number for number in range(10)}, "short": 2.9}
+    waiting = [wait_for_their_turn(seconds, f"{commit:x}") for commit in range(10, 10 + TURNS)]
+    assert all("short" not in tests for tests in waiting)
+    for test in seconds.keys() - {"short"}:
+        assert sum(test not in tests for tests in waiting) == 1
+    took = [sum(seconds[test] for test in seconds.keys() - tests) for tests in waiting]
+    assert max(took) - min(took) <= 12.0, "the turns are of similar length"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pytest
 
 T = TypeVar("T")
+LONG_S, TURNS = 3.0, 3
 
 
 def some_by_day(items: Sequence[T], count: int) -> list[T]:
@@ -21,3 +22,14 @@ def some_by_day(items: Sequence[T], count: int) -> list[T]:
 def cases(items: Iterable[T], *, by_day: Collection[T]) -> list[Any]:
     """Return the cases of a test; those of items that are not named are played at night alone."""
     return [pytest.param(item, marks=[] if item in by_day else [pytest.mark.thorough]) for item in items]
+
+
+def wait_for_their_turn(seconds: Mapping[str, float], commit: str) -> set[str]:
+    """Return the long ones among tests that this commit leaves to others: each commit plays a third of them.
+
+    Args:
+        seconds: what each test takes, by its id.
+        commit: its id, which chooses: who tries the same commit again plays the same tests.
+    """
+    long = sorted((test for test in seconds if seconds[test] >= LONG_S), key=lambda test: (seconds[test], test))
+    return {*long} - {*long[int(commit, 16) % TURNS :: TURNS]}
