@@ -138,6 +138,11 @@ class FilesNotCaptured(ToolError):
 class SandboxUnavailable(SandboxError):
     """No sandbox can be made; the message says what is exhausted or missing."""
 
+    @property
+    def options(self) -> list[str]:
+        """The options of a command that would help, as the message names them: ["--backend docker"], for example."""
+        return re.findall(r"add (--backend [\w-]+(?: --accept-weaker [\w,]+)?)", str(self))
+
 
 class LimitUnenforceable(SandboxError):
     """This machine cannot enforce a limit that the spec asks for."""

@@ -1,11 +1,13 @@
-"""Is an episode lost, or anything left behind, in an hour of mixed episodes beside a second agentgym?
+"""Is an episode lost, does anything grow or stay, in an hour of mixed episodes with kills, beside a second agentgym?
 
-    python benchmarks/mixed_soak.py [--minutes 60] [--quick]
+    python benchmarks/mixed_soak.py [--minutes 60] [--kill-every-s 20] [--quick]
 
-Oracles play tasks of several environments side by side, round after round. Meanwhile a second agentgym in another pid
-namespace, which sees none of our processes in /proc, makes and closes sandboxes. An episode is lost if its
-infrastructure failed, or if the oracle did not solve it. Before and after, everything that sandboxes could leave behind
-is counted. Exit status 0 if nothing was lost or left. `--quick` takes seconds.
+Oracles play tasks of several environments side by side, round after round. From time to time a sandbox's process 1, or
+the process that makes the sandboxes, is killed (SIGKILL). Meanwhile a second agentgym in another pid namespace, which
+sees none of our processes in /proc, makes and closes sandboxes. An episode is lost if its infrastructure failed, or if
+the oracle did not solve it. Before and after, everything that sandboxes could leave behind is counted. Meanwhile
+memory, descriptors, threads, processes and temporary files are sampled: the median of the last sixth of the time may be
+a tenth higher than that of the second sixth. Exit status 0 if nothing was lost, left or grown. `--quick` takes seconds.
 """
 
 from __future__ import annotations
@@ -14,16 +16,20 @@ import argparse
 import asyncio
 import contextlib
 import os
+import random
+import signal
 import sys
 import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 from rich.console import Console
 from rich.table import Table
-from soak_census import bury, census, grown, processes_below
+from soak_census import bury, census, files, grown, processes_below
+from soak_worker import SPAWNER_SHARE, guests, resident_mib, spawners
 
 import agentgym
 from agentgym import Budgets, EpisodeManager, RolloutConfig, ScriptedPolicy, Task, load_task_set
@@ -33,6 +39,8 @@ QUICK_SETS = ("sql/store-v1", "code/functions-v1", "memory/short-v1")
 NEIGHBOUR = ("sandbox", "shell", "-c", "true")
 ENDING_S = 30.0
 LINE_S = 60.0
+SAMPLE_S = 5.0
+PAUSE_S = 2.0
 MAX_TURNS = 64
 """Twice the number of turns of the oracle in the longest tasks of sql/session-v1."""
 
@@ -46,7 +54,9 @@ class Tally:
     unsolved: Counter[str] = field(default_factory=Counter)
     causes: Counter[str] = field(default_factory=Counter)
     neighbours: Counter[int] = field(default_factory=Counter)
+    killed: Counter[str] = field(default_factory=Counter)
     pids: set[int] = field(default_factory=set)
+    samples: list[tuple[float, ...]] = field(default_factory=list)
 
     @property
     def lost(self) -> int:
@@ -89,17 +99,61 @@ async def neighbour(until: float, tally: Tally) -> None:
             *command, sys.executable, "-m", "agentgym", *NEIGHBOUR, stdout=asyncio.subprocess.DEVNULL
         )
         tally.neighbours[await second.wait()] += 1
+        await asyncio.sleep(PAUSE_S if time.monotonic() < until else 0)
 
 
-async def watch(tally: Tally) -> None:
-    """Remember the id of every process below this one, and say once a minute how many episodes were played."""
+async def kill(every_s: float, until: float, tally: Tally) -> None:
+    """Kill a sandbox's process 1, or the process that makes the sandboxes, at random times."""
+    rng = random.Random(0)
+    while time.monotonic() < until:
+        await asyncio.sleep(rng.expovariate(1 / every_s))
+        what = "spawner" if rng.random() < SPAWNER_SHARE else "guest"
+        if victims := spawners() if what == "spawner" else guests():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(rng.choice(victims), signal.SIGKILL)
+                tally.killed[what] += 1
+
+
+FIGURES = ("MiB of this process", "MiB of those that make sandboxes", "descriptors", "threads", "processes", "files")
+SLACK = (16, 16, 8, 4, 8, 8)
+"""How far each figure may rise beside a tenth. The number of sandboxes at any moment varies by some."""
+
+
+def sample(scratch: Path) -> tuple[float, ...]:
+    """Return the figures now, in the order of FIGURES."""
+    makers = spawners()
+    return (
+        resident_mib(),
+        sum(map(resident_mib, makers)),
+        len(os.listdir("/proc/self/fd")),
+        len(os.listdir("/proc/self/task")),
+        len(processes_below(os.getpid())),
+        len(files(scratch, {os.getpid(), *makers})),
+    )
+
+
+async def watch(tally: Tally, scratch: Path) -> None:
+    """Sample the figures, remember the ids that name what sandboxes leave, and print a line a minute."""
     next_line = time.monotonic() + LINE_S
     while True:
-        tally.pids |= {os.getpid(), *processes_below(os.getpid())}
+        tally.pids |= {os.getpid(), *spawners()}
+        tally.samples.append(sample(scratch))
         if time.monotonic() >= next_line:
-            print(f"{tally.episodes.total()} episodes, {tally.lost} lost", flush=True)
+            figures = ", ".join(f"{value:.0f} {name}" for name, value in zip(FIGURES, tally.samples[-1], strict=True))
+            kills, episodes = tally.killed.total(), tally.episodes.total()
+            print(f"{episodes} episodes, {tally.lost} lost, {kills} kills; {figures}", flush=True)
             next_line += LINE_S
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(SAMPLE_S)
+
+
+def trend(samples: list[tuple[float, ...]]) -> list[tuple[float, float, float]]:
+    """Return the medians of the second and the last sixth, and the maximum, of each figure."""
+    sixth = max(len(samples) // 6, 1)
+    early, late = samples[sixth : 2 * sixth] or samples, samples[-sixth:]
+    return [
+        (median(row[i] for row in early), median(row[i] for row in late), max(row[i] for row in samples))
+        for i in range(len(FIGURES))
+    ]
 
 
 def ended(pids: set[int]) -> set[int]:
@@ -108,11 +162,13 @@ def ended(pids: set[int]) -> set[int]:
     return {pid for pid in pids if pid in ours or pid == os.getpid() or not Path(f"/proc/{pid}").exists()}
 
 
-async def soak(seconds: float, sets: tuple[str, ...], at_once: int, tally: Tally) -> None:
-    until = time.monotonic() + seconds
-    watching = asyncio.create_task(watch(tally))
+async def soak(options: argparse.Namespace, sets: tuple[str, ...], tally: Tally, scratch: Path) -> None:
+    """Play, kill and watch for the time asked for, then close all sandboxes."""
+    until = time.monotonic() + 60 * options.minutes
+    watching = asyncio.create_task(watch(tally, scratch))
     try:
-        await asyncio.gather(neighbour(until, tally), *(play(name, until, at_once, tally) for name in sets))
+        players = [play(name, until, options.at_once, tally) for name in sets]
+        await asyncio.gather(neighbour(until, tally), kill(options.kill_every_s, until, tally), *players)
     finally:
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -125,14 +181,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--at-once", type=int, default=4, help="episodes of each task set side by side")
-    parser.add_argument("--quick", action="store_true", help="one round of three task sets")
+    parser.add_argument("--kill-every-s", type=float, default=20.0, help="mean time from one kill to the next")
+    parser.add_argument("--quick", action="store_true", help="three task sets for ten seconds")
     options = parser.parse_args()
-    sets, seconds = (QUICK_SETS, 0.0) if options.quick else (SETS, 60 * options.minutes)
+    if options.quick:
+        options.minutes, options.kill_every_s = 1 / 6, 3.0
+    sets = QUICK_SETS if options.quick else SETS
     tally, started = Tally(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mixed-soak-") as scratch:
         os.environ["TMPDIR"] = tempfile.tempdir = scratch
         before = census(Path(scratch))
-        asyncio.run(soak(seconds, sets, options.at_once, tally))
+        asyncio.run(soak(options, sets, tally, Path(scratch)))
         ends = time.monotonic() + ENDING_S
         while (left := grown(before, census(Path(scratch), ended(tally.pids)))) and time.monotonic() < ends:
             list(bury())
@@ -145,11 +204,22 @@ def main() -> int:
     console.print(table)
     for cause, count in tally.causes.most_common(10):
         console.print(f"{count} x {cause}", markup=False)
-    second = ", ".join(f"{count} with exit code {code}" for code, count in tally.neighbours.items())
+    trends = Table("figure", "second sixth", "last sixth", "most")
+    for name, figures in zip(FIGURES, trend(tally.samples), strict=True):
+        trends.add_row(name, *(f"{value:.0f}" for value in figures))
+    console.print(trends)
+    rising = [
+        f"{name} rose from {early:.0f} to {late:.0f}"
+        for name, slack, (early, late, _) in zip(FIGURES, SLACK, trend(tally.samples), strict=True)
+        if late > 1.1 * early + slack and not options.quick
+    ]
+    kills = ", ".join(f"{count} x {what}" for what, count in tally.killed.items()) or "nothing"
     console.print(f"{tally.episodes.total()} episodes in {time.monotonic() - started:.0f} s, {tally.lost} lost")
+    console.print(f"killed: {kills}")
+    second = ", ".join(f"{count} with exit code {code}" for code, count in tally.neighbours.items())
     console.print(f"second agentgym: {second}")
-    console.print("\n".join(left) or "nothing left behind", markup=False)
-    return 1 if tally.lost or left or set(tally.neighbours) != {0} else 0
+    console.print("\n".join(left + rising) or "nothing left behind, nothing grew", markup=False)
+    return 1 if tally.lost or left or rising or set(tally.neighbours) != {0} else 0
 
 
 if __name__ == "__main__":

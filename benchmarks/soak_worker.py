@@ -181,9 +181,13 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def resident_mib() -> float:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+def resident_mib(pid: int | str = "self") -> float:
+    """Return the resident memory of a process, in MiB; 0 if it is gone."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    except OSError:
+        return 0.0
 
 
 def say(**facts: Any) -> None:

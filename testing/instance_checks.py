@@ -7,7 +7,18 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from agentgym import Call, Content, Environment, LimitUnenforceable, Message, Result, Task, TextPart, Tool
+from agentgym import (
+    Call,
+    Content,
+    Environment,
+    LimitUnenforceable,
+    Message,
+    Result,
+    SandboxUnavailable,
+    Task,
+    TextPart,
+    Tool,
+)
 
 from .arguments import plausible
 from .findings import Findings, short
@@ -97,7 +108,7 @@ async def check_opening(subject: CheckSubject) -> bool:
     recorded = RecordedEnvironment(subject, subject.task, subject.seed)
     try:
         opening = await recorded.open()
-    except LimitUnenforceable:  # of this machine, not of the environment
+    except (LimitUnenforceable, SandboxUnavailable):  # of this machine, not of the environment
         raise
     except Exception as error:  # noqa: BLE001  reported as a finding
         subject.findings.add(

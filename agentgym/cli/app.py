@@ -32,7 +32,7 @@ from agentgym.cli.help import HELP_WIDTH
 from agentgym.cli.registered import OpenGroup
 from agentgym.cli.termination import StopSignal, interrupted_by_signals, not_writable
 from agentgym.deprecation import renamed_options, warn_renamed
-from agentgym.errors import AgentGymError, LimitUnenforceable
+from agentgym.errors import AgentGymError, LimitUnenforceable, SandboxUnavailable
 
 FAILED = 2
 OPTIONAL = dict.fromkeys(("torch", "trl", "transformers", "accelerate", "datasets", "tensorboard"), "train")
@@ -64,12 +64,14 @@ class Commands(OpenGroup):
     def _invoke(self, ctx: Any, stop: StopSignal) -> Any:
         try:
             return super().invoke(ctx)
+        except typer.Exit:
+            raise
         except AgentGymError as error:
             if ctx.meta["agentgym.debug"]:
                 raise
             print_error(str(error))
-            if isinstance(error, LimitUnenforceable) and error.limits:
-                err().print(remedies(error, ctx.meta["agentgym.command"]), markup=False, soft_wrap=True)
+            if commands := remedies(error, ctx.meta["agentgym.command"]):
+                err().print("\n".join(f"  {command}" for command in commands), markup=False, soft_wrap=True)
             raise typer.Exit(FAILED) from error
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
@@ -112,11 +114,18 @@ def split_option(option: str, arguments: list[str]) -> tuple[list[str], list[str
     return [], arguments
 
 
-def remedies(error: LimitUnenforceable, arguments: list[str]) -> str:
-    """Return the command again, once with a control group and once with weaker limits."""
+def remedies(error: AgentGymError, arguments: list[str]) -> list[str]:
+    """Return the command again, with what would help: another backend, a control group, weaker limits."""
     command = shlex.join(["agentgym", *arguments])
-    accepting = f"{command} --accept-weaker {error.limits}"
-    return f"  systemd-run --user --scope -p Delegate=yes {command}\n  {accepting}"
+    if isinstance(error, LimitUnenforceable) and error.limits:
+        return [
+            f"systemd-run --user --scope -p Delegate=yes {command}",
+            f"{command} --accept-weaker {error.limits}",
+        ]
+    if not isinstance(error, SandboxUnavailable):
+        return []
+    option = "--set episode.backend=" if arguments[:1] == ["train"] else "--backend "
+    return [f"{command} {words.replace('--backend ', option)}" for words in error.options]
 
 
 app = typer.Typer(

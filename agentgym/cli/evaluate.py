@@ -86,7 +86,8 @@ def evaluate(
     task_set, chosen = load_tasks((name, split), tasks.limit, config)
     if earlier is not None:
         check_tasks(earlier, task_set, split, chosen)
-    err().print(f"{name}:{split}: {counted(len(chosen), 'task')}. Loading {agent.policy}.", style="dim", soft_wrap=True)
+    loading = f"{name}:{split}: {counted(len(chosen), 'task')}. Loading {agent.policy}."
+    err().print(loading, style="dim", markup=False, soft_wrap=True)
     check_sandboxes(chosen, config)
     player, player_name = agent.load(task_set)
     if config.temperature is None:

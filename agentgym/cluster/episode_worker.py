@@ -10,7 +10,7 @@ import asyncio
 import os
 import platform
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +37,7 @@ from agentgym.rollout.episode import Episode
 from agentgym.rollout.episodes import Checkpoints, EpisodeConfig
 from agentgym.rollout.hooks import EpisodeHook
 from agentgym.rollout.replay import Fork
+from agentgym.rollout.sandbox_check import check_specs
 from agentgym.sandbox import Backend
 from agentgym.sandbox.limits import SandboxSpec, unenforceable
 from agentgym.trajectory.record import Trajectory
@@ -130,6 +131,17 @@ class EpisodeWorker:
             backend: probed by making a sandbox; `unavailable` in the answer is the reason for a failure.
         """
         return await node_facts(backend)
+
+    async def check(
+        self, specs: Sequence[SandboxSpec], backend: str | Backend, registered: Mapping[tuple[str, str], Any]
+    ) -> SandboxError | None:
+        """Open a sandbox for each spec on this node. Returns: why the node makes none, or only weaker ones."""
+        registry.adopt(registered)
+        try:
+            await check_specs(specs, backend)
+        except SandboxError as error:
+            return error
+        return None
 
     async def activity(self) -> dict[str, int]:
         """Return the current activity: `episodes` being played, and `asking`, open requests to the policy."""

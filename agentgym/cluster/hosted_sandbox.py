@@ -13,7 +13,7 @@ from agentgym.cluster.host_link import HostLink, HostNode, RemoteHost
 from agentgym.errors import ClusterError, SandboxDied
 from agentgym.sandbox import ExecResult, Snapshot
 from agentgym.sandbox.contract import Connection
-from agentgym.sandbox.metering import record_usage
+from agentgym.sandbox.metering import record_missing, record_usage
 from agentgym.sandbox.time_limit import SandboxCall
 from agentgym.sandbox.wrapper import SandboxWrapper
 
@@ -75,6 +75,7 @@ class HostedSandbox(SandboxWrapper):
         finally:
             call.end(waited_s)
         record_usage(result.usage)
+        record_missing(self.missing)
         if result.timed_out:
             await call.time_is_up()
         return result
@@ -84,6 +85,7 @@ class HostedSandbox(SandboxWrapper):
 
     async def open_channel(self, argv: Sequence[str]) -> HostedChannel:
         """Start a process that communicates in JSON lines."""
+        record_missing(self.missing)
         return HostedChannel(self, await self.call("open_channel", [str(part) for part in argv]))
 
     async def snapshot(self) -> Snapshot:

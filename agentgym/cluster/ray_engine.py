@@ -7,7 +7,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -26,11 +26,12 @@ from agentgym.cluster.ray_nodes import SLOWEST_S, connect, facts_of, fault_in, i
 from agentgym.cluster.relay import Event
 from agentgym.cluster.session_workers import WAIT_FOR_NODES_S
 from agentgym.cluster.user_modules import user_code_by_value
-from agentgym.errors import ClusterError
+from agentgym.errors import ClusterError, SandboxError
 from agentgym.policy.account import open_account
 from agentgym.rollout.engine import EpisodePlayer
 from agentgym.rollout.episode import EpisodeFactory
-from agentgym.sandbox.limits import ACCEPT_WEAKER
+from agentgym.sandbox import Backend
+from agentgym.sandbox.limits import ACCEPT_WEAKER, SandboxSpec
 
 if TYPE_CHECKING:
     from agentgym.policy.contract import Policy
@@ -131,8 +132,7 @@ class RayEngine:
     async def session(self, episodes: EpisodeFactory) -> AsyncIterator[EpisodePlayer]:
         """Play the episodes of one run on the nodes. Raises on entry: ClusterError, MissingExtraError."""
         ray = import_ray()
-        connect(self.address, None if self._pool.is_open else self.nodes)  # later runs may have fewer nodes
-        await self._pool.open()
+        await self._open()
         session = f"{os.getpid()}-{next(self._sessions)}"
         with user_code_by_value(ray.cloudpickle):
             spec = Pickled(ray.cloudpickle.dumps(spec_of(episodes)))
@@ -151,6 +151,30 @@ class RayEngine:
         finally:
             self._players.discard(player)
             await player.close()
+
+    async def check(self, specs: Sequence[SandboxSpec], backend: str | Backend) -> None:
+        """Start the workers, and open a sandbox for each spec on their nodes.
+
+        Raises: LimitUnenforceable, SandboxUnavailable, with the names of the nodes; ClusterError, MissingExtraError.
+        """
+        await self._open()
+        pickler = import_ray().cloudpickle
+        with user_code_by_value(pickler):
+            arguments = [Pickled(pickler.dumps(it)) for it in (specs, backend, registry.registrations())]
+        workers = self._pool.alive
+        answers = await asyncio.gather(*(it.ask("check", *arguments) for it in workers), return_exceptions=True)
+        refusals: dict[str, list[str]] = {}
+        for worker, answer in zip(workers, answers, strict=True):
+            if isinstance(answer, SandboxError):  # any other error ends the worker, and the run replaces it
+                refusals.setdefault(str(answer), []).append(worker.node.name)
+        if refusals:
+            await self.close()
+            kind = next(type(answer) for answer in answers if isinstance(answer, SandboxError))
+            raise kind("\n".join(f"On {', '.join(nodes)}: {text}" for text, nodes in refusals.items()))
+
+    async def _open(self) -> None:
+        connect(self.address, None if self._pool.is_open else self.nodes)  # later runs may have fewer nodes
+        await self._pool.open()
 
     def connect(self) -> None:
         """Connect to the cluster. Raises: ClusterError, MissingExtraError."""

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from typing import overload
 
-from agentgym.sandbox import LIMITS, Sandbox, Usage
+from agentgym.sandbox import Sandbox, Usage
+from agentgym.sandbox.limits import in_order
 from agentgym.sandbox.metering import SandboxMeter
 
 
@@ -80,8 +81,7 @@ class EnvironmentSandboxes(Sequence[Sandbox]):
     @property
     def weaker_limits(self) -> list[str]:
         """Names of the limits that some sandbox does not enforce, which was accepted."""
-        missing = {name for sandbox in (*self._open, *self.shared) for name in getattr(sandbox, "missing", ())}
-        return [*(name for name in LIMITS if name in missing), *sorted(missing - LIMITS.keys())]
+        return in_order(name for sandbox in (*self._open, *self.shared) for name in getattr(sandbox, "missing", ()))
 
     async def close(self) -> None:
         """Close every sandbox. Raises: the first error, after all sandboxes were closed."""

@@ -11,6 +11,8 @@ from agentgym.policy.contract import Policy
 from agentgym.registry import load
 from agentgym.rollout.episode import Episode, EpisodeFactory
 from agentgym.rollout.episodes import EpisodeJob
+from agentgym.sandbox import Backend
+from agentgym.sandbox.limits import SandboxSpec
 
 
 class EpisodePlayer(Protocol):
@@ -57,6 +59,15 @@ class ConnectingEngine(Protocol):
 
     def connect(self) -> None:
         """Connect, before a run writes anything. Raises: AgentGymError saying what is missing."""
+        ...
+
+
+@runtime_checkable
+class CheckingEngine(Protocol):
+    """An engine that can open sandboxes where it plays before it plays; optional."""
+
+    async def check(self, specs: Sequence[SandboxSpec], backend: str | Backend) -> None:
+        """Open a sandbox for each spec everywhere. Raises: LimitUnenforceable, SandboxUnavailable; ClusterError."""
         ...
 
 

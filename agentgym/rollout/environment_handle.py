@@ -18,6 +18,7 @@ from agentgym.messages import Message, Result
 from agentgym.rollout.checks import awaited, check_messages
 from agentgym.rollout.prompt import with_additions
 from agentgym.sandbox import Usage
+from agentgym.sandbox.limits import in_order
 from agentgym.sandbox.metering import combine_usage, usage_counts, usage_since
 from agentgym.task.definition import Task
 from agentgym.trajectory import PromptAddition, Provenance
@@ -121,7 +122,7 @@ class EnvironmentHandle:
         sandboxes = self.current.sandboxes
         if sandboxes.were_opened or sandboxes.shared:
             provenance.image_digests = sandboxes.image_digests or provenance.image_digests
-            provenance.weaker_limits = sandboxes.weaker_limits or provenance.weaker_limits
+            provenance.weaker_limits = in_order((*provenance.weaker_limits, *sandboxes.weaker_limits))
 
     def is_metered(self) -> bool:
         """Return whether the environment may have used a sandbox."""

@@ -12,6 +12,8 @@ from agentgym.errors import JudgeError, RewardError
 from agentgym.reward import Components, validate_components, validate_each
 from agentgym.reward.contract import Reward, validate_spans
 from agentgym.rollout.failures import defined_at
+from agentgym.sandbox.limits import in_order
+from agentgym.sandbox.metering import metered
 from agentgym.sandbox.time_limit import TimeLimit
 from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
@@ -105,15 +107,23 @@ class Judge:
         return in_hindsight or names_spans
 
     async def ask(self, stage: Callable[..., Any], *subject: Any, check: Check[V]) -> V:
-        """Return a reward's checked answer at a stage; try again after a failure as long as `retry` allows."""
+        """Return a reward's checked answer at a stage; try again after a failure as long as `retry` allows.
+
+        The limits that the judge's own sandboxes do not enforce are added to the provenance of the judged trajectories.
+        """
         while True:
             reward, limit = self._reward, None
             try:
                 answer = stage(*subject)
-                if isinstance(answer, dict):  # nothing to wait for
+                if isinstance(answer, dict):  # nothing to wait for, so no sandbox was used
                     return await check(answer, reward)
-                with TimeLimit(self._time_s) as limit:
-                    return await check(answer, reward)
+                with TimeLimit(self._time_s) as limit, metered() as meter:
+                    checked = await check(answer, reward)
+                if meter.missing:
+                    for trajectory in subject[-1] if isinstance(subject[-1], list) else [subject[-1]]:
+                        known = trajectory.provenance
+                        known.weaker_limits = in_order((*known.weaker_limits, *meter.missing))
+                return checked
             except RewardError as error:
                 location = defined_at(getattr(reward, "function", stage))
                 raise RewardError(f"{error} See {location}." if location else str(error)) from error

@@ -49,6 +49,11 @@ def limit_names(names: str | Iterable[str], where: str = "") -> tuple[str, ...]:
     return (ALL,) if ALL in given else tuple(name for name in LIMITS if name in given)
 
 
+def in_order(names: Iterable[str]) -> list[str]:
+    """Return names of limits, each once, in the order of LIMITS; names that it lacks come last."""
+    return sorted({*names}, key=lambda name: ([*LIMITS, name].index(name), name))
+
+
 @contextmanager
 def accepting(names: Collection[str]) -> Iterator[None]:
     """Let sandboxes of this process, and of processes that it starts, lack these limits too, while the block runs."""
@@ -70,9 +75,9 @@ def unenforceable(missing: Mapping[str, str], remedy: str = "") -> LimitUnenforc
     Args:
         missing: why each limit cannot be enforced, and what happens instead. remedy: how to have them all enforced.
     """
-    missing = dict(sorted(missing.items(), key=lambda item: [*LIMITS, item[0]].index(item[0])))
-    reasons = " ".join(f"{name}: {why.removesuffix('.')}." for name, why in missing.items())
-    names = ",".join(missing) if missing.keys() <= LIMITS.keys() else ALL
+    ordered = in_order(missing)
+    reasons = " ".join(f"{name}: {missing[name].removesuffix('.')}." for name in ordered)
+    names = ",".join(ordered) if missing.keys() <= LIMITS.keys() else ALL
     return LimitUnenforceable(
         f"This machine cannot enforce every limit of a sandbox. {reasons} {remedy}{' ' if remedy else ''}"
         f"To accept weaker limits instead, for code that you trust, add --accept-weaker {names} to the command, or "

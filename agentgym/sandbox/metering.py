@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, fields, replace
@@ -19,10 +19,14 @@ _meters: ContextVar[tuple[CallMeter, ...]] = ContextVar("agentgym_meters", defau
 
 
 class CallMeter:
-    """The resources used by commands and Python calls, summed over all sandboxes."""
+    """The resources used by commands and Python calls, summed over all sandboxes.
+
+    Attributes:
+        missing: names of the limits that some of the sandboxes do not enforce.
+    """
 
     def __init__(self) -> None:
-        self.used = Usage()
+        self.used, self.missing = Usage(), set[str]()
 
     def add(self, used: Usage) -> None:
         """Add the usage of one call: keep the largest peak and the latest `disk_bytes`, and sum the rest."""
@@ -53,6 +57,12 @@ def record_usage(used: Usage) -> None:
     """Add the usage of a finished call to every active meter. Sandboxes call this function."""
     for meter in _meters.get():
         meter.add(used)
+
+
+def record_missing(limits: Iterable[str]) -> None:
+    """Add the limits that a sandbox does not enforce to every active meter. Sandboxes call this function."""
+    for meter in _meters.get():
+        meter.missing.update(limits)
 
 
 class SandboxMeter:

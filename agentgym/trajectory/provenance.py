@@ -72,7 +72,7 @@ class Provenance:
     image_digests: list[str] = field(default_factory=list)
     """The digests of the images that its sandboxes ran on."""
     weaker_limits: list[str] = field(default_factory=list)
-    """The limits that its sandboxes did not enforce, which was accepted (`--accept-weaker`)."""
+    """The limits that its sandboxes or its judges' did not enforce, which was accepted (`--accept-weaker`)."""
     reset_usage: dict[str, float] = field(default_factory=dict)
     """The resources that the reset used, by name as in `Turn.usage`."""
     retries: list[str] = field(default_factory=list)

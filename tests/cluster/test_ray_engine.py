@@ -15,13 +15,24 @@ from pathlib import Path
 import pytest
 from served_environments import Workshop
 
-from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, register
+from agentgym import (
+    Call,
+    EpisodeManager,
+    Message,
+    RolloutConfig,
+    SandboxUnavailable,
+    ScriptedPolicy,
+    Task,
+    register,
+    registry,
+)
 from agentgym.cli.cluster import status as cluster_status
 from agentgym.cluster.episode_spool import EpisodeSpool, folder_of_user
 from agentgym.cluster.ray_engine import RayEngine
 from agentgym.cluster.ray_nodes import activity_by_node, connect
 from agentgym.policy import Reply
-from agentgym.sandbox import NamespacesBackend
+from agentgym.rollout.sandbox_check import check_limits
+from agentgym.sandbox import Capabilities, NamespacesBackend
 from agentgym.storage import Ledger
 from agentgym.testing import CounterWithState, TargetReached
 
@@ -57,6 +68,33 @@ async def test_episodes_with_sandboxes_are_played_on_both_nodes_and_come_out_as_
         assert all("kept" in t.turns[2].results[0].content for t in there)
     finally:
         await engine.close()
+
+
+class Absent:
+    """A backend that makes no sandbox."""
+
+    name = "absent-on-nodes"
+
+    async def create(self, spec, *, snapshot=None):
+        raise SandboxUnavailable("one is short of something")
+
+    async def probe(self):
+        return Capabilities(False, reason="This node lacks it.")
+
+    async def close(self): ...
+
+
+@needs_ray
+async def test_nodes_without_sandboxes_end_a_command_before_an_episode(cluster):
+    register(Absent.name, Absent, kind="backends")
+    register("test/workshop-v1", Workshop)
+    engine = RayEngine(cluster.address)
+    try:
+        with pytest.raises(SandboxUnavailable, match=r"^On (\S+).*: The backend 'absent-on-nodes' makes no sandbox"):
+            await check_limits(tasks(1), RolloutConfig(engine=engine, backend=Absent.name))
+    finally:
+        await engine.close()
+        del registry._registered["backends"][Absent.name]
 
 
 async def until(is_so: Callable[[], bool]) -> None:

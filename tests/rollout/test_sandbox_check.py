@@ -25,8 +25,9 @@ from agentgym import (
 from agentgym.cli.app import app
 from agentgym.errors import JudgeError, SandboxUnavailable
 from agentgym.rollout.sandbox_check import check_limits
-from agentgym.sandbox import Usage
+from agentgym.sandbox import Capabilities, Usage
 from agentgym.sandbox.limits import ACCEPT_WEAKER, unenforceable
+from agentgym.sandbox.metering import record_missing
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import Counter, TargetReached
 
@@ -63,6 +64,27 @@ class Weak:
     async def close(self): ...
 
 
+class Absent(Weak):
+    """A backend that makes no sandbox."""
+
+    name = "absent-for-tests"
+
+    async def create(self, spec, *, snapshot=None):
+        raise SandboxUnavailable("one is short of something")
+
+    async def probe(self):
+        return Capabilities(False, reason="This machine lacks it.")
+
+
+class Works(Absent):
+    """A backend that would make sandboxes with weaker limits."""
+
+    name = "works-for-tests"
+
+    async def probe(self):
+        return Capabilities(True, "process", missing=tuple(MISSING.items()))
+
+
 class Boxed(Counter):
     """Counts beside a sandbox."""
 
@@ -76,6 +98,14 @@ class Boxed(Counter):
 
 class Pictured(Boxed):
     sandbox = SandboxSpec(image="absent")
+
+
+class BoxedJudge(TargetReached):
+    """Judges in a sandbox of its own."""
+
+    async def outcome(self, episode):
+        record_missing(MISSING)
+        return super().outcome(episode)
 
 
 class Boxing(Reward):
@@ -117,6 +147,31 @@ def test_a_command_ends_before_it_loads_a_policy_with_one_message(command):
     assert (finished.exit_code, finished.stdout, finished.stderr.count("cannot enforce")) == (2, "", 1)
     assert finished.stderr.splitlines()[-1] == f"  agentgym {' '.join(words)} --accept-weaker memory,cpu"
     assert [spec.network for spec in Weak.opened] == [False], "one sandbox, and no proxy for it"
+
+
+def test_a_machine_without_any_sandbox_is_told_once_what_each_backend_lacks_and_what_helps(monkeypatch):
+    words = ["eval", "test/boxed-counts-v1:train", "--policy", "no/such/model", "--backend", Absent.name]
+    monkeypatch.setitem(registry._registered["backends"], Absent.name, Absent)
+    monkeypatch.setitem(registry._registered["backends"], Works.name, Works)
+    monkeypatch.setattr(registry, "names", lambda kind: [Absent.name, Works.name])
+    finished = CliRunner().invoke(app, words)
+    helps = f"--backend {Works.name} --accept-weaker memory,cpu"
+    assert (finished.exit_code, finished.stdout) == (2, "")
+    assert finished.stderr.count("'absent-for-tests' makes no sandbox here. This machine lacks it.") == 1
+    assert f"For one that does, add {helps}" in finished.stderr
+    assert finished.stderr.splitlines()[-1] == f"  agentgym {' '.join(words)} {helps}"
+    monkeypatch.setattr(Works, "probe", Absent.probe)
+    finished = CliRunner().invoke(app, words)
+    assert finished.stderr.splitlines()[-2:] == [
+        "No other backend makes one here either:",
+        f"{Works.name}: This machine lacks it.",
+    ]
+
+
+async def test_the_limits_that_a_judges_sandbox_lacks_are_recorded_too():
+    config = RolloutConfig(environment=Counter, reward=BoxedJudge())
+    [episode, *_] = await EpisodeManager(ScriptedPolicy(counting()), config).collect(TASKS)
+    assert (episode.success, episode.provenance.weaker_limits) == (1, ["memory", "cpu"])
 
 
 def test_what_was_accepted_and_is_weaker_is_recorded_and_shown(tmp_path):

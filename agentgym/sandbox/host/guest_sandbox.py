@@ -137,6 +137,8 @@ class GuestSandbox:
         with uncounted():
             channel = await self._attributed(guest, LineChannel.open(guest.link, [str(part) for part in argv]))
         self._channels.append(channel)
+        if self._guest.missing:
+            metering.record_missing(self._guest.missing)
         return channel
 
     async def snapshot(self) -> Snapshot:
@@ -247,6 +249,8 @@ class GuestSandbox:
                 call.end(waited_s)
         self._waited_s += waited_s
         metering.record_usage(result.usage)
+        if self._guest.missing:
+            metering.record_missing(self._guest.missing)
         if result.timed_out:
             check_not_starved(result, timeout_s)
             if call is not None:

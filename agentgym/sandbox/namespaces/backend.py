@@ -318,6 +318,7 @@ def _creation_error(spawner_report: dict[str, Any] | None) -> SandboxError:
         return SandboxUnavailable(f"No sandbox can be created from this image: {text}.")
     if kind in _SHORTAGES:
         return SandboxUnavailable(f"The sandbox could not be set up: {text}. {_SHORTAGES[kind]}")
+    text = text.replace("No space left on device at clone", "the limit on user namespaces is reached")
     return SandboxUnavailable(
         f"No sandbox can be created here: {text or 'the guest process died during setup'}. The namespaces backend "
         "needs Linux 5.14 or newer on x86_64 with user namespaces (sysctl user.max_user_namespaces above 0 and, "

@@ -21,6 +21,7 @@ from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.environment_options import EnvironmentOptionError, check_environment_options
 from agentgym.rollout.failures import cause_of
 from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout.sandbox_check import check_limits
 from agentgym.task.definition import SPLITS, Task
 from agentgym.task.task_set import TaskSet
 from agentgym.training.recipe.episode_section import EpisodeSection
@@ -137,6 +138,7 @@ async def _reset_each(task_set: TaskSet, reset: _Reset, control: Mapping[str, An
     first_tasks = {(task.environment, task.source): task for split in splits for task in task_set[split]}
     parameters_read: set[str] = set()
     try:
+        await check_limits(first_tasks.values(), reset.config)
         for task in first_tasks.values():
             await reset(task)
         for task in {task.environment: task for task in task_set["held_out"]}.values() if control else ():
