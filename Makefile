@@ -12,7 +12,6 @@
 
 VENV        ?= .venv
 VLLM_VENV   ?= .venv-vllm
-RECIPE      ?= recipes/quickstart.toml
 RUN         ?= runs/quickstart
 MODELS      ?= models
 REAL        ?= spider
@@ -54,7 +53,7 @@ setup: $(STAMP)  ## make .venv and install everything, once; quick when nothing 
 # package's wider range can pull the newest build with its CUDA libraries.
 $(STAMP): pyproject.toml constraints.txt
 	@test -x "$(PY)" || { $(find_python); $(call make_venv,$(VENV)); }
-	@echo "[setup] installing into $(VENV) (a few minutes the first time)"
+	@echo "[setup] installing into $(VENV): 3 GB, a few minutes the first time"
 	@"$(PY)" -m pip install -qq --upgrade "pip>=23.2"
 	@"$(PY)" -m pip install -qq -c constraints.txt $(TORCH_FROM) torch
 	@"$(PY)" -m pip install -qq -c constraints.txt -e ".[dev]"
@@ -122,10 +121,7 @@ setup-cluster: $(STAMP)  ## install Ray too: for `agentgym cluster` and the test
 	@"$(PY)" -m pip install -qq -c constraints.txt -e ".[cluster]"
 
 demo: $(STAMP)  ## watch a small model learn to use tools: warm start, RL, held-out evaluation, a report page
-	@resume=; if [ -f "$(RUN)/recipe.toml" ]; then resume=--resume; \
-	    echo "[demo] going on with $(RUN); to see it all again: rm -r $(RUN)"; fi; \
-	"$(VENV)/bin/agentgym" train "$(RECIPE)" --out "$(RUN)" $(if $(BACKEND),--set episode.backend=$(BACKEND)) $$resume
-	@echo "The report: $(RUN)/report.html"
+	@"$(VENV)/bin/agentgym" demo --out "$(RUN)" $(if $(BACKEND),--set episode.backend=$(BACKEND))
 
 # Two pretrained models are small enough for two cores, and the package index has them as llama.cpp's files:
 # Qwen2.5-Coder-0.5B-Instruct (491 MB) and SmolLM2-135M-Instruct (93 MB), both Apache-2.0.

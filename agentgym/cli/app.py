@@ -18,6 +18,7 @@ from agentgym.cli import (
     model,
     new,
     play,
+    recipes,
     rerun,
     rollout,
     sandbox,
@@ -162,7 +163,7 @@ def _top(
 ) -> None:
     """Train and evaluate LLM agents that use tools, in sandboxes.
 
-    First steps: agentgym list, then agentgym play agentgym/sql-v1, then
+    First steps: agentgym demo, or agentgym list, then agentgym play agentgym/sql-v1, then
     agentgym rollout sql/store-v1:train --policy oracle --limit 4 --out runs/look and agentgym view.
     """
     if accept_weaker:
@@ -174,10 +175,12 @@ def _top(
 START, MEASURE, INSPECT, BUILD = "Play and train", "Evaluate", "Look at runs", "Tasks and sandboxes"
 
 for name, command, panel in (
+    ("demo", recipes.demo, START),
     ("list", listing.list_names, START),
     ("play", play.play, START),
     ("rollout", rollout.rollout, START),
     ("train", train.train, START),
+    ("recipes", recipes.recipes, START),
     ("eval", evaluate.evaluate, MEASURE),
     ("compare", compare.compare, MEASURE),
     ("power", compare.power, MEASURE),

@@ -127,7 +127,7 @@ def recipe_file(recipe: str | Path) -> Path:
     path = Path(recipe)
     if path.is_file():
         return path
-    bundled = _bundled()
+    bundled = bundled_recipes()
     name = path.with_suffix("").as_posix().removeprefix("recipes/")
     if name in bundled and path.suffix in ("", ".toml"):
         return bundled[name]
@@ -139,7 +139,8 @@ def recipe_file(recipe: str | Path) -> Path:
     )
 
 
-def _bundled() -> dict[str, Path]:
+def bundled_recipes() -> dict[str, Path]:
+    """Return the files of the recipes that agentgym brings, by name."""
     package = Path(__file__).parents[2]
     # the recipes of an installed package, and of a checkout
     for folder in (package / "recipes", package.parent / "recipes"):
