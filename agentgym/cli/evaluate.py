@@ -40,6 +40,9 @@ class MeasureOptions:
     """The price of a million tokens read by the policy, and of a million written, e.g. 0.15,0.6. It is recorded."""
     max_cost: float | None = None
     """Stop once the ended episodes have cost more than this in total; needs --price."""
+    choose: Annotated[list[str] | None, typer.Option(metavar="WAY")] = None
+    """Also measure the one episode of a task that is chosen without its truth: by majority (of answers), agreement (of
+    the last results), or a component of the reward. Repeatable; needs --group-size."""
     against: Annotated[Path | None, typer.Option(metavar="FILE.json")] = None
     """Compare with this earlier evaluation of the same tasks."""
     as_json: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None
@@ -71,15 +74,16 @@ def evaluate(
     Example: agentgym eval sql/store-v1:held_out --policy runs/quickstart --group-size 4 --out runs/eval
     """
     from agentgym.cli.run_ledger import opened_ledger
+    from agentgym.evaluation.choices import check_choices
     from agentgym.evaluation.comparison import check_tasks
     from agentgym.evaluation.price import Price, Spending
     from agentgym.evaluation.record import Evaluation
     from agentgym.evaluation.runner import evaluate as evaluate_policy
-    from agentgym.storage.adaptations import adaptations_of
 
     config, search, folder = options.make_config(), measured.make_search(), measured.folder
     price = Price.parse(measured.price) if measured.price else None
     Spending(price, measured.max_cost)  # refused before anything is loaded
+    check_choices(measured.choose or (), config.group_size)
     name, split = tasks.choose("held_out")
     label = measured.label or split
     earlier = Evaluation.load(measured.against) if measured.against else None
@@ -107,9 +111,10 @@ def evaluate(
             search=search,
             price=price,
             max_cost=measured.max_cost,
+            choose_by=measured.choose or (),
         )
         evaluation = _with_progress(measure, player)
-    evaluation.adapted = adaptations_of(agent.policy)
+    evaluation.adapted = agent.adaptations()
     _report(evaluation, earlier, measured)
     exit_by_failures(evaluation.causes(), sum(map(len, (row.stop for row in evaluation.rows))))
 

@@ -59,6 +59,12 @@ class AgentOptions:
             pairs=self.policy_options,
         )
 
+    def adaptations(self) -> str:
+        """Return the tasks that the agent was adapted to without labels, as a description; empty if none."""
+        from agentgym.storage.adaptations import adaptations_of
+
+        return adaptations_of(self.policy)
+
 
 def load_policy(
     text: str,

@@ -18,7 +18,7 @@ from agentgym.evaluation.failures import KINDS
 from agentgym.evaluation.record import Evaluation, weaker_limits
 from agentgym.evaluation.statistics.proportion import success_rate
 from agentgym.evaluation.strata import strata
-from agentgym.evaluation.text import format_attempts, format_search, format_usage, format_weaker
+from agentgym.evaluation.text import format_attempts, format_choices, format_search, format_usage, format_weaker
 from agentgym.messages import Call, Message, Result
 from agentgym.rollout.failures import format_causes
 from agentgym.sandbox.metering import combine_usage
@@ -80,7 +80,8 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
     examples = [
         Text(f"  for example {visible(name)}", style="dim") for name in evaluation.examples(most_frequent or "", 1)
     ]
-    return Group(*lines, Text(), table, *unshown, *_failures(failures), *examples, *causes)
+    chosen = [Text(visible(line)) for line in format_choices(evaluation)]
+    return Group(*lines, Text(), table, *unshown, *chosen, *_failures(failures), *examples, *causes)
 
 
 def episodes_table(trajectories: Sequence[Trajectory]) -> RenderableType:

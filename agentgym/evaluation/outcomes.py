@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.cuts import count_cuts
+from agentgym.evaluation.statistics.choosing import Key, choose_curve
 from agentgym.evaluation.statistics.estimate import Estimate, Outcomes
 from agentgym.evaluation.statistics.passes import pass_at_k, pass_curve, pass_hat_k
 from agentgym.evaluation.statistics.proportion import solved_within, success_rate
@@ -51,6 +52,8 @@ class TaskOutcome:
     """A hash of the whole task, truth included."""
     error: list[str] = field(default_factory=list)
     """Why the episode failed, in one line; empty if it did not fail."""
+    choices: dict[str, list[Key]] = field(default_factory=dict)
+    """What each episode is chosen by, for every way to choose among them: see agentgym.evaluation.choices."""
 
     @property
     def observed(self) -> list[float]:
@@ -138,6 +141,15 @@ class OutcomeStatistics:
     ) -> dict[int, Estimate]:
         """Return pass@k or pass^k for several k with intervals; see statistics.pass_curve; `also` as in `outcomes`."""
         return pass_curve(self.outcomes(tag, also=also), ks, all_of_them=all_of_them)
+
+    def chosen(self, name: str, tag: str | None = None) -> dict[int, Estimate]:
+        """Return the success of the one episode that is chosen among k, for several k; see statistics.choose_curve."""
+        rows = [row for row in self.select(tag) if row.observed]
+        keys = [
+            [key for key, value in zip(row.choices[name], row.success, strict=True) if value is not None]
+            for row in rows
+        ]
+        return choose_curve([row.observed for row in rows], keys)
 
     def within(self, unit: str, budgets: Sequence[float], tag: str | None = None) -> dict[float, Estimate]:
         """Return the success rate per budget if episodes over the budget counted as unsolved, such as score@turn-k.

@@ -92,6 +92,7 @@ class Evaluation(OutcomeStatistics):
             **(
                 {"attempts": {name: asdict(e) for name, e in attempts.items()}} if (attempts := self.attempts()) else {}
             ),
+            **({"chosen": chosen} if (chosen := self._chosen()) else {}),
             "failures": dict(self.failures()),
             "usage": self.usage(),
             "duration_s": self.duration_s,
@@ -100,6 +101,10 @@ class Evaluation(OutcomeStatistics):
             **({"knowledge": self.knowledge} if self.knowledge else {}),
             **({"weaker_limits": self.weaker_limits} if self.weaker_limits else {}),
         }
+
+    def _chosen(self) -> dict[str, dict[str, Any]]:
+        names = self.rows[0].choices if self.rows else ()
+        return {name: {str(k): asdict(estimate) for k, estimate in self.chosen(name).items()} for name in names}
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data from which `from_json` makes an equal record."""

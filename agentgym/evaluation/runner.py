@@ -14,12 +14,12 @@ from agentgym import __version__, registry
 from agentgym.deprecation import renamed_keywords
 from agentgym.environment.contract import Environment
 from agentgym.errors import EvaluationError, TaskError
+from agentgym.evaluation.choices import check_choices, choice_key
 from agentgym.evaluation.held_out_uses import HeldOutUse, note_use
 from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.price import PRICE, Price, Spending
 from agentgym.evaluation.record import Evaluation, hash_of, manifest_of, weaker_limits
 from agentgym.policy.contract import Policy
-from agentgym.registry import load
 from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.environment_options import check_environment_options
 from agentgym.rollout.manager import EpisodeManager
@@ -57,6 +57,7 @@ async def evaluate(
     search: EpisodeSearch | None = None,
     price: Price | None = None,
     max_cost: float | None = None,
+    choose_by: Sequence[str] = (),
     progress: Callable[[Progress], None] | None = None,
     on_trajectory: Callable[[Trajectory], None] | None = None,
 ) -> Evaluation:
@@ -76,17 +77,20 @@ async def evaluate(
         price: the prices of a million tokens; the usage of each episode then has the key `price`.
         max_cost: the maximum price of all episodes. The evaluation stops after the episode that exceeds it. Episodes
             that are still running are lost, so the bill may be higher. The price of a search is not counted.
+        choose_by: ways to choose one of a task's episodes without the truth, whose success is measured too: `majority`
+            (of answers), `agreement` (of the last results before them), or an outcome component as a score.
         progress: called after each episode, with counts.
         on_trajectory: called with each trajectory when it ends.
         step: training step of the weights, for the record.
     Warns: of tasks that need more turns than `config` allows.
-    Raises: EvaluationError for a limit below 1, for a price above `max_cost`, or a search that reads the outcome
-        without declaring it; DifferentRunError for a ledger that holds another measurement under this label;
-        SearchError; TaskError for an empty split; HeldOutError; EnvironmentOptionError; the registry's errors for
-        unknown names.
+    Raises: EvaluationError for a limit below 1, for a price above `max_cost`, a search that reads the outcome
+        without declaring it, a choice among one episode, by `success` or by a component that the reward does not give;
+        DifferentRunError for a ledger that holds another measurement under this label; SearchError; TaskError for an
+        empty split; HeldOutError; EnvironmentOptionError; the registry's errors for unknown names.
     """
     if search is not None:
         search.check_evaluation()
+    check_choices(choose_by, config.group_size)
     chosen = registry.load_task_set(task_set) if isinstance(task_set, str) else task_set
     tasks = choose(chosen, split, limit)
     check_environment_options(tasks, config)
@@ -107,6 +111,8 @@ async def evaluate(
     total = len(tasks) * config.group_size
     async for trajectory in _episodes(manager, tasks, search, costs):
         trajectories.append(trajectory)
+        for choice in choose_by:
+            choice_key(choice, trajectory)  # a component that the reward does not give ends it now, not at the end
         solved += trajectory.success or 0.0 if trajectory.scored else 0.0
         failed += not trajectory.scored
         if trajectory.scored and not is_noted:
@@ -126,6 +132,7 @@ async def evaluate(
         step=step,
         config=config,
         policy=name,
+        choose_by=choose_by,
     )
     if price is not None:
         for usage in (usage for row in evaluation.rows for usage in row.usage):
@@ -173,12 +180,14 @@ def from_trajectories(
     policy: str,
     config: RolloutConfig | None = None,
     step: int | None = None,
+    choose_by: Sequence[str] = (),
 ) -> Evaluation:
     """Return the record of episodes that were played elsewhere, for example by a trainer.
 
     Args:
         trajectories: every sample of every task, with tasks in the order to list them.
         config: how the episodes were played, if that should be recorded.
+        choose_by: as for `evaluate`.
     Raises: EvaluationError if nothing was played, a task has fewer samples than another, or an episode
         was judged without a `success` component.
     """
@@ -202,7 +211,7 @@ def from_trajectories(
         policy=policy,
         group_size=group_size,
         seed=config.seed if config else 0,
-        rows=[row_of(group) for group in by_task.values()],
+        rows=[row_of(group, choose_by) for group in by_task.values()],
         manifest=manifest_of([group[0].task for group in by_task.values()]),
         run=first.id.removesuffix(f"/{first.task.id}#{first.sample}"),
         step=step,
@@ -254,7 +263,7 @@ def _sampling_of(config: RolloutConfig) -> dict[str, float]:
     return {"temperature": temperature, "top_p": config.top_p, "max_tokens": config.budgets.max_turn_tokens}
 
 
-def row_of(group: Sequence[Trajectory]) -> TaskOutcome:
+def row_of(group: Sequence[Trajectory], choose_by: Sequence[str] = ()) -> TaskOutcome:
     """Return the outcomes of a task's episodes.
 
     Raises: EvaluationError for an episode that was played with help, or has no `success`.
@@ -284,6 +293,8 @@ def row_of(group: Sequence[Trajectory]) -> TaskOutcome:
         row.error.append("" if trajectory.scored else trajectory.error or "")
         row.outcome.append(dict(trajectory.outcome) if trajectory.scored else {})
         row.usage.append({name: round(value, 6) for name, value in trajectory.usage().items()})
+        for choice in choose_by:
+            row.choices.setdefault(choice, []).append(choice_key(choice, trajectory))
     return row
 
 
@@ -304,6 +315,6 @@ def warn_of_few_turns(tasks: Sequence[Task], config: RolloutConfig) -> None:
 
 def _least_turns(task: Task, config: RolloutConfig) -> int:
     environment = config.environment_for(task)
-    factory = load("environments", environment) if isinstance(environment, str) else environment
+    factory = registry.load("environments", environment) if isinstance(environment, str) else environment
     least = getattr(factory, "least_turns", Environment.least_turns)
     return int(least(task))

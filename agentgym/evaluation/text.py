@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from agentgym.evaluation.comparison import compare
 from agentgym.evaluation.cuts import format_cuts
+from agentgym.evaluation.price import PRICE
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.strata import strata
 from agentgym.rollout.failures import format_causes
@@ -42,6 +43,28 @@ def format_attempts(evaluation: Evaluation) -> str:
     """Return the rates of `OutcomeStatistics.attempts` as text; empty unless episodes have several attempts."""
     rates = [f"{name} {percent(estimate.value)}" for name, estimate in evaluation.attempts().items()]
     return ", ".join(rates)
+
+
+def format_choices(evaluation: Evaluation) -> list[str]:
+    """Return a line for each way to choose among episodes, with the success of the chosen one, and the cost."""
+    lines = []
+    for name in evaluation.rows[0].choices if evaluation.rows else ():
+        curve = evaluation.chosen(name)
+        rates = ", ".join(f"{estimate.percent()} of {k}" for k, estimate in curve.items())
+        lines.append(f"chosen by {name}: {rates}")
+    if lines and (cost := _cost_of_a_choice(evaluation)):
+        lines.append(f"all {evaluation.group_size} episodes of a task take {cost}")
+    return lines
+
+
+def _cost_of_a_choice(evaluation: Evaluation) -> str:
+    tasks = len(evaluation.rows)
+    parts = []
+    if written := sum(sum(row.tokens) for row in evaluation.rows):
+        parts.append(f"{written / tasks:,.0f} tokens of the agent")
+    if price := evaluation.usage().get(PRICE):
+        parts.append(f"{price / tasks:.2g} of the price's currency")
+    return " and ".join(parts)
 
 
 def format_search(evaluation: Evaluation) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.statistics.bootstrap import mean_interval
@@ -57,13 +58,18 @@ def pass_curve(
         values = np.array([probability(len(o), sum(v >= 1.0 for v in o), k) for o in outcomes], np.float64)
         if k == 1:
             curve[k] = success_rate([[float(v >= 1.0) for v in o] for o in outcomes], level=level)
-        elif not values.size or float(np.ptp(values)) == 0.0:
-            curve[k] = success_rate([[float(v)] for v in values], level=level)
-        elif differing_tasks(values) <= FEW_TASKS:
-            curve[k] = score_interval(values, 0.0, 1.0, level=level)
         else:
-            curve[k] = mean_interval(values, level=level, method="cluster bootstrap")
+            curve[k] = task_share(values, level=level)
     return curve
+
+
+def task_share(values: NDArray[np.float64], *, level: float) -> Estimate:
+    """Return the mean of one share a task, from 0 to 1, with its interval over tasks; see `pass_curve` for which."""
+    if not values.size or float(np.ptp(values)) == 0.0:
+        return success_rate([[float(v)] for v in values], level=level)
+    if differing_tasks(values) <= FEW_TASKS:
+        return score_interval(values, 0.0, 1.0, level=level)
+    return mean_interval(values, level=level, method="cluster bootstrap")
 
 
 def _check_counts(n: int, successes: int, k: int) -> None:
