@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +13,13 @@ from agentgym.cluster.host_link import HostLink, HostNode, RemoteHost
 from agentgym.errors import ClusterError, SandboxDied
 from agentgym.sandbox import ExecResult, Snapshot
 from agentgym.sandbox.contract import Connection
+from agentgym.sandbox.guest.counted_time import longest_s
 from agentgym.sandbox.metering import record_missing, record_usage
-from agentgym.sandbox.time_limit import SandboxCall
+from agentgym.sandbox.time_limit import SandboxCall, uncounted
 from agentgym.sandbox.wrapper import SandboxWrapper
+
+SLACK_S = 30.0
+"""How much longer than its node this process waits for the end of a call."""
 
 
 class SandboxHostLink(HostLink):
@@ -68,12 +72,13 @@ class HostedSandbox(SandboxWrapper):
         if method == "exec":  # only plain data is sent
             program = program if isinstance(program, str | bytes) else [str(part) for part in program]
             options["env"] = dict(options["env"] or {})
-        call, waited_s = SandboxCall(options["timeout_s"]), 0.0
+        call, counted_s = SandboxCall(options["timeout_s"]), 0.0
         try:
-            result = await super().run(method, program, **{**options, "timeout_s": call.timeout_s})
-            waited_s = result.usage.waited_s
+            async with self._answering(call.timeout_s):
+                result: ExecResult = await self._ask(method, program, **{**options, "timeout_s": call.timeout_s})
+            counted_s = result.duration_s - result.usage.waited_s
         finally:
-            call.end(waited_s)
+            call.end_elsewhere(counted_s)
         record_usage(result.usage)
         record_missing(self.missing)
         if result.timed_out:
@@ -119,7 +124,29 @@ class HostedSandbox(SandboxWrapper):
         facts = await self._link.ask("probe")
         return int(facts["pid"])
 
+    async def request(self, channel: int, message: Any, timeout_s: float) -> tuple[Any, float, bool]:
+        """Send a request to a channel. Returns: see SandboxHost. Raises: SandboxDied; HostOverloaded."""
+        async with self._answering(timeout_s):
+            answer: tuple[Any, float, bool] = await self._ask("request", channel, message, timeout_s=timeout_s)
+            return answer
+
+    @asynccontextmanager
+    async def _answering(self, limit_s: float) -> AsyncIterator[None]:
+        """Wait for the end of a call for longer than its node does. Raises: SandboxDied."""
+        try:
+            async with asyncio.timeout(longest_s(limit_s if limit_s > 0 else 0.0) + SLACK_S) as limit:
+                yield
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise SandboxDied(f"The sandbox on {self._link.node.name} gave no answer in time.") from error
+
     async def call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Call a method of the sandbox on its node, once. Its time counts nowhere. Raises: as `_ask`."""
+        with uncounted():
+            return await self._ask(method, *arguments, **options)
+
+    async def _ask(self, method: str, *arguments: Any, **options: Any) -> Any:
         """Call a method of the sandbox on its node, once. Raises: the method's error; SandboxDied."""
         if self._ended:
             raise SandboxDied(self._ended)
@@ -137,7 +164,11 @@ class HostedSandbox(SandboxWrapper):
 
 
 class HostedChannel:
-    """A channel to a process in a HostedSandbox. The node does not report how long requests waited for a processor."""
+    """A channel to a process in a HostedSandbox.
+
+    Attributes:
+        waited_s: how long requests waited for a processor of the node, for the node itself or for the network.
+    """
 
     waited_s = 0.0
 
@@ -149,15 +180,15 @@ class HostedChannel:
         """Send one JSON value and return the value of the next line."""
         if self._closed:
             raise SandboxDied("This channel is closed. Open a new one.")
-        call = SandboxCall(timeout_s)
+        call, counted_s = SandboxCall(timeout_s), 0.0
         try:
-            return await self._sandbox.call("request", self._number, message, timeout_s=call.timeout_s)
-        except TimeoutError:
-            pass
+            value, counted_s, is_late = await self._sandbox.request(self._number, message, call.timeout_s)
         finally:
-            call.end(0.0)
-        await call.time_is_up()
-        raise TimeoutError
+            self.waited_s += call.end_elsewhere(counted_s)
+        if is_late:
+            await call.time_is_up()
+            raise TimeoutError
+        return value
 
     async def close(self) -> None:
         """Kill the process and everything it started."""

@@ -34,6 +34,8 @@ from agentgym.errors import (
 from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.sandbox import Usage
 from agentgym.sandbox.contract import Layer
+from agentgym.sandbox.guest.counted_time import longest_s
+from agentgym.sandbox.time_limit import SandboxCall, uncounted
 from agentgym.storage.codec import message_from_json, message_to_json, result_from_json
 from agentgym.task.definition import Task
 from agentgym.tools import WrongArguments
@@ -41,6 +43,10 @@ from agentgym.tools.definition import Tool
 
 OPEN_S = 600.0
 """How long an episode waits for room on a full server."""
+NO_LIMIT_S = 1e6
+"""The limit of an operation outside any time limit: twelve days."""
+ANSWER_S = 30.0
+"""How much longer than the server this process waits for the end of an operation."""
 _MAX_AT_ONCE = 16
 """The maximum concurrent requests of one episode: the calls of one message run in parallel."""
 _ENVELOPE = 64 * 1024
@@ -197,25 +203,49 @@ class RemoteEnvironment(Environment):
         lease = await self._open()
         async with self._asking:
             number, lease.number = lease.number, lease.number + 1
-            order = {"number": number, "dropped": [*lease.dropped], "tools_number": self._tools_number}
+            order: dict[str, Any] = {"number": number, "dropped": [*lease.dropped], "tools_number": self._tools_number}
+            call, counted_s = SandboxCall(NO_LIMIT_S), 0.0
+            order["limit_s"] = call.timeout_s
             try:
                 content = encode(arguments | order)
-                answer = await self._connection.ask(lease, "POST", f"/{operation}", content)
+                answer = await self._answer(lease, operation, content, call.timeout_s)
+                counted_s = float(answer["counted_s"])
             except ServerUnreachable as error:
                 lease.lose(error)  # the operation may have run: the environment's state is unknown
                 raise
             except BaseException:
                 lease.dropped.add(number)
                 raise
+            finally:
+                call.end_elsewhere(counted_s)
         self._note_changes(answer)
+        if answer.get("time_is_up"):
+            await call.time_is_up()
+            raise TimeoutError
         if (error_row := answer.get("error")) is not None:
             raise error_from_json(error_row, self.url)
         return answer.get("value")
+
+    async def _answer(self, lease: EpisodeLease, operation: str, content: bytes, limit_s: float) -> dict[str, Any]:
+        """Return the server's answer. Raises: ServerUnreachable if it takes much longer than the server would wait."""
+        longest = longest_s(limit_s) + ANSWER_S
+        try:
+            async with asyncio.timeout(longest) as limit:
+                answer: dict[str, Any] = await self._connection.ask(lease, "POST", f"/{operation}", content)
+                return answer
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise ServerUnreachable(f"The server at {self.url} gave no answer for {longest:.0f} s.") from error
 
     async def _read_usage(self) -> Usage:
         return Usage() if self._lease is None else Usage(**await self._ask("usage"))
 
     async def _open(self) -> EpisodeLease:
+        with uncounted():
+            return await self._opened()
+
+    async def _opened(self) -> EpisodeLease:
         async with self._leasing:
             if self._is_closed:
                 raise SandboxUnavailable(

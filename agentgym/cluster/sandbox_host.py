@@ -99,7 +99,7 @@ class SandboxHost:
         if method == "open_channel":
             work: Awaitable[Any] = self._open_channel(key, sandbox, *arguments)
         elif method == "request":
-            work = self._channels[key, arguments[0]].request(*arguments[1:], **options)
+            work = _counted_request(self._channels[key, arguments[0]], *arguments[1:], **options)
         elif method == "close_channel":
             work = self._channels.pop((key, arguments[0])).close()
         else:
@@ -165,6 +165,17 @@ class SandboxHost:
             await asyncio.sleep(_WATCH_S)
             if time.monotonic() - self._renewed_at > self._lease_s:
                 await self.close()
+
+
+async def _counted_request(channel: Channel, message: Any, *, timeout_s: float) -> tuple[Any, float, bool]:
+    """Return the answer, the seconds that counted here, and whether these used the limit up: then without an answer."""
+    began, waited_s = time.monotonic(), channel.waited_s
+    value, is_late = None, False
+    try:
+        value = await channel.request(message, timeout_s=timeout_s)
+    except TimeoutError:
+        is_late = True
+    return value, max(time.monotonic() - began - (channel.waited_s - waited_s), 0.0), is_late
 
 
 def without_layers(snapshot: Snapshot, known: frozenset[str]) -> Snapshot:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -17,6 +18,7 @@ from agentgym.environment.contract import Environment
 from agentgym.number_types import Positive
 from agentgym.options import validated_dataclass
 from agentgym.rollout.environment_handle import close_environment
+from agentgym.sandbox.time_limit import TimeLimit
 from agentgym.tools.definition import Tool
 
 MISSING_S = 2.0
@@ -195,10 +197,10 @@ class EpisodeTable:
         return lost
 
     async def run(self, episode: ServedEpisode, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Run one operation of an environment.
+        """Run one operation of an environment, for the time that the client allows.
 
-        Returns: its value or error, and the environment's state: whether it has ended, its image digests, and its
-            tools if the client does not know them yet.
+        Returns: its value or error, or that its time is up; the seconds that counted; and the environment's state:
+            whether it has ended, its image digests, and its tools if the client does not know them yet.
         Raises: ServerRefusal for an unknown operation, or too many at once.
         """
         if len(episode.running) >= self._limits.requests_per_episode:
@@ -214,8 +216,10 @@ class EpisodeTable:
             raise ServerRefusal(404, "unknown_operation", f"There is no operation {operation[:40]!r}.")
         task = asyncio.ensure_future(_in_order(episode, work, arguments))
         episode.running.add(task)
+        limit = TimeLimit(_limit_s(arguments))
         try:
-            reply: dict[str, Any] = {"value": await task}
+            with limit:
+                reply: dict[str, Any] = {"value": await task}
         except asyncio.CancelledError:
             if episode.id not in self._episodes:
                 raise ServerRefusal(
@@ -225,12 +229,13 @@ class EpisodeTable:
         except InvalidRequest as error:
             raise ServerRefusal(400, "bad_request", str(error)) from error
         except Exception as error:  # noqa: BLE001  the client raises any error of the environment
-            reply = {"error": error_to_json(error)}
+            is_late = isinstance(error, TimeoutError) and limit.expired
+            reply = {"time_is_up": True} if is_late else {"error": error_to_json(error)}
         finally:
             task.cancel()
             episode.running.discard(task)
             episode.ends_at = self._lease_end()
-        return reply | self._changes(episode, arguments.get("tools_number"))
+        return reply | {"counted_s": limit.counted_s} | self._changes(episode, arguments.get("tools_number"))
 
     def _changes(self, episode: ServedEpisode, known: object) -> dict[str, Any]:
         environment = episode.environment
@@ -321,6 +326,14 @@ class EpisodeTable:
 
     def _lease_end(self) -> float:
         return asyncio.get_running_loop().time() + self._limits.lease_s
+
+
+def _limit_s(arguments: Mapping[str, Any]) -> float:
+    """Return the seconds that an operation may take. Raises: ServerRefusal."""
+    limit_s = arguments.get("limit_s")
+    if not isinstance(limit_s, int | float) or not 0 < limit_s < math.inf:
+        raise ServerRefusal(400, "bad_request", "A request must have in `limit_s` the seconds that it may take.")
+    return limit_s
 
 
 async def _in_order(episode: ServedEpisode, work: Operation, arguments: Mapping[str, Any]) -> Any:

@@ -20,7 +20,7 @@ from agentgym.sandbox import Snapshot
 from agentgym.sandbox.contract import Layer
 from agentgym.tools.definition import Tool, ToolOptions
 
-PROTOCOL = 1
+PROTOCOL = 2
 """The protocol version, raised when an older client or server could misunderstand a newer one."""
 PROTOCOL_HEADER = "agentgym-protocol"
 
@@ -28,6 +28,7 @@ _RAISED_AGAIN: Mapping[str, type[Exception]] = {
     error.__name__: error
     for error in (
         errors.FilesNotCaptured,
+        errors.HostOverloaded,
         errors.JudgeError,
         errors.LimitUnenforceable,
         errors.SandboxDied,

@@ -158,6 +158,11 @@ class TimeLimit(OuterLimit):
         """Wall seconds inside the block that do not count, up to the last check or the block's end."""
         return max(self._time.age_s - self._time.counted_s, 0.0)
 
+    @property
+    def counted_s(self) -> float:
+        """Seconds inside the block that count, up to the last check or the block's end."""
+        return self._time.counted_s
+
     @override
     def reason(self) -> Exception:
         if self._time.is_used_up or not self._time.is_over:  # the time is used up, or a call inside the block ended it
@@ -244,7 +249,7 @@ class SandboxCall:
 
     def __init__(self, timeout_s: float) -> None:
         """Begin the call. The limits around it wait for `end`."""
-        self.timeout_s = timeout_s
+        self.timeout_s, self._began = timeout_s, time.monotonic()
         self._limits = [limit for limit in active_limits.get() if limit.is_running]
         self._nearest: OuterLimit | None = None
         for limit in self._limits:
@@ -257,6 +262,14 @@ class SandboxCall:
         for limit in self._limits:
             limit.calls -= 1
             limit.call_ended(waited_s)
+
+    def end_elsewhere(self, counted_s: float) -> float:
+        """Record the end of a call to another host, on which `counted_s` seconds counted: the rest is the network's,
+        or that of a host that was stopped or has too much to do. Returns: the rest.
+        """
+        rest_s = max(time.monotonic() - self._began - counted_s, 0.0)
+        self.end(rest_s)
+        return rest_s
 
     async def time_is_up(self) -> None:
         """End the code inside an outer limit, if that limit and not the call's own has run out."""
@@ -271,11 +284,11 @@ def uncounted() -> Iterator[None]:
 
     The work needs a separate time limit; running into it is a failure of the infrastructure.
     """
-    call, began = SandboxCall(math.inf), time.monotonic()
+    call = SandboxCall(math.inf)
     try:
         yield
     finally:
-        call.end(time.monotonic() - began)
+        call.end_elsewhere(0.0)
 
 
 def check_not_starved(result: ExecResult, timeout_s: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
@@ -14,6 +15,9 @@ BRIDGE = GuestModule(__package__, "guest_transports", "guest_bridge")
 _BRIDGE_PATH = "/tmp/agentgym-mcp-bridge.py"
 _SLACK_S = 5.0
 """The environment waits this many seconds longer than the bridge for an answer."""
+
+_RAN = 0.5
+"""A server that was kept from a processor for more than this share of its time was not too slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,7 @@ class McpConnection:
     async def _ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         if self._ended:
             raise ToolError(self._ended)
+        began, waited_s = time.monotonic(), self._channel.waited_s
         try:
             reply = await self._channel.request({**request, "timeout_s": timeout_s}, timeout_s=timeout_s + _SLACK_S)
         except (SandboxDied, TimeoutError):
@@ -155,6 +160,12 @@ class McpConnection:
         if "failed" in reply:
             raise self._end(str(reply["failed"]))
         if "late" in reply:
+            ran_s = time.monotonic() - began - (self._channel.waited_s - waited_s)
+            if ran_s < _RAN * timeout_s:
+                raise SandboxError(
+                    f"The machine let an MCP server run for {ran_s:.1f} of its {timeout_s:g} s: it has too much to do. "
+                    "Run fewer episodes at once."
+                )
             raise ToolError(f"The server did not answer within {timeout_s:g} s.")
         if "error" in reply:
             raise ToolError(str(reply["error"]))

@@ -162,7 +162,7 @@ def test_requests_that_make_no_sense_are_refused_and_the_episode_goes_on(server)
         episode = (
             f"{server.url}/v1/episodes/" + client.post(f"{path}/episodes", json={"digest": digest}).json()["episode"]
         )
-        order = {"number": 0, "dropped": []}
+        order = {"number": 0, "dropped": [], "limit_s": 60}
         task = {"id": "t", "environment": COUNTER, "prompt": "Count."}
         for operation, body in (
             ("call", {"call": "add"} | order),

@@ -20,6 +20,7 @@ from agentgym.bridges.kubernetes import KubernetesBackend
 from agentgym.bridges.kubernetes.messages import encode, pieces
 from agentgym.errors import SandboxDied, SandboxUnavailable, UnknownNameError
 from agentgym.sandbox import NamespacesBackend
+from agentgym.sandbox.time_limit import TimeLimit
 from agentgym.testing import check_backend
 from agentgym.testing.backends.testbed import SPEC
 
@@ -95,6 +96,27 @@ async def test_a_killed_pod_ends_its_calls_and_the_next_sandbox_is_made_in_anoth
         assert (await (await backend.create(SPEC)).exec(["echo", "new"])).text == "new\n"
         await sandbox.close()
         await until(lambda: len(cluster.claims) == 1)  # that of the killed pod is released
+
+
+async def test_a_pod_that_is_stopped_for_a_while_is_not_charged_to_the_agent(cluster):
+    async def stop() -> None:
+        await asyncio.sleep(0.1)
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for pod in cluster.pods.values():
+                pod.signal(number)
+            await asyncio.sleep(1.2)
+
+    answering = "import time; input(); time.sleep(0.3); print(1, flush=True)"
+    async with backend_of() as backend:
+        sandbox = await backend.create(SPEC)
+        channel = await sandbox.open_channel(["python3", "-I", "-S", "-c", answering])
+        for call in (lambda: sandbox.exec(["sleep", "0.3"]), lambda: channel.request("?")):
+            stopping = asyncio.ensure_future(stop())
+            with TimeLimit(1.0) as limit:
+                await call()
+            assert limit.waited_s > 0.3  # the call took 1.3 s of a limit of 1 s
+            await stopping
+        assert channel.waited_s > 0.3
 
 
 @pytest.mark.thorough

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import pytest
 from environment_servers import TOKEN, ServerProcess, environment_server
 
 from agentgym import (
+    Budgets,
     Call,
     Checkpoint,
     EpisodeManager,
@@ -17,6 +19,7 @@ from agentgym import (
     ResultStatus,
     RolloutConfig,
     ScriptedPolicy,
+    StopReason,
     Task,
     UnknownNameError,
     make,
@@ -25,6 +28,7 @@ from agentgym.cluster.remote_environment import RemoteEnvironment
 from agentgym.errors import AccessRefused, RemoteEnvironmentError
 from agentgym.testing import Counter, CounterWithState, TargetReached, check_environment
 
+SUBMIT = Message("assistant", "", (Call("submit", {}),))
 TASK = Task("t", "test/oddities-v1", "Count.", parameters={"target": 3}, truth="secret")
 
 
@@ -66,6 +70,24 @@ async def test_an_episode_comes_out_as_in_this_process(server):
         assert [replace(r, duration_s=0) for r in turn.results] == [replace(r, duration_s=0) for r in other.results]
         assert (turn.state_key, turn.rewards) == (other.state_key, other.rewards)
     assert (there.outcome, there.stop_reason) == (here.outcome, here.stop_reason) == ({"success": 1.0}, "answered")
+
+
+async def test_a_server_that_is_stopped_for_a_while_ends_no_episode_and_a_slow_tool_ends_its_own(server):
+    """The tool sleeps for most of the episode's time on the server: what the server is stopped for does not count."""
+
+    def policy(seconds: float) -> ScriptedPolicy:
+        return ScriptedPolicy([Message("assistant", "", (Call("wait_for", {"seconds": seconds}),)), SUBMIT])
+
+    config = RolloutConfig(environment=f"{server.url}/", reward=TargetReached(), budgets=Budgets(time_s=1.5))
+    running = asyncio.ensure_future(EpisodeManager(policy(0.5), config).collect([TASK]))
+    await asyncio.sleep(0.3)
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        server.process.send_signal(number)
+        await asyncio.sleep(2)
+    [episode] = await running
+    assert (episode.stop_reason, episode.error) == (StopReason.ANSWERED, None)
+    [episode] = await EpisodeManager(policy(30.0), config).collect([TASK])
+    assert (episode.stop_reason, episode.error) == (StopReason.TIME, None)
 
 
 async def test_a_truth_never_travels(server):

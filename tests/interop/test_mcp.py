@@ -106,6 +106,8 @@ async def test_what_is_no_reply_of_the_bridge_is_a_result(line):
     """No server has managed to write one: the bridge's output is a socket. If one does, no episode is thrown away."""
 
     class Line:
+        waited_s = 0.0
+
         async def request(self, message: object, *, timeout_s: float) -> object:
             return line
 
