@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -78,12 +81,16 @@ def compare(
         result = tournament(single, common=options.common, also=options.also, tag=options.tag, turns=turns)
     for table in comparison_tables(result):
         out().print(table)
+    runs = {name: run for name, text in zip(names, arms, strict=True) if (run := _run_of(text)) is not None}
+    if any(pair.get("changed") for pair in result["pairs"]) and runs:
+        hint = f"Read an episode: agentgym show {next(iter(runs.values()))} --episode ID"
+        out().print(f"\n{hint}", style="dim", markup=False, soft_wrap=True)
     if options.as_json is not None:
         write_text(options.as_json, json.dumps(_plain(result), indent=1, allow_nan=False))
     if options.as_html is not None:
         from agentgym.evaluation.tournament_page import page
 
-        write_text(options.as_html, page(result))
+        write_text(options.as_html, page(result, _reports(runs, options.as_html)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +162,21 @@ def _load(text: str) -> Evaluation:
     if Path(text).is_dir() or not colon:
         where, label = text, ""
     return Evaluation.of_run(RunFolder.existing(where), label)
+
+
+def _run_of(text: str) -> Path | None:
+    """Return the run folder that an argument of `compare` names; None for a file elsewhere."""
+    source = Path((text.partition("=")[2] or text).split(",")[0])
+    if source.is_file():
+        return source.parent.parent if source.parent.name == "evaluation" else None
+    run = source if source.is_dir() else Path(str(source).rpartition(":")[0])
+    return run if run.is_dir() else None
+
+
+def _reports(runs: Mapping[str, Path], page: Path) -> dict[str, str]:
+    """Return the addresses of the report pages that exist, from the folder of a comparison's page."""
+    pages = {name: run / "report.html" for name, run in runs.items()}
+    return {name: quote(os.path.relpath(report, page.parent)) for name, report in pages.items() if report.is_file()}
 
 
 def _called(text: str, evaluation: Evaluation) -> str:

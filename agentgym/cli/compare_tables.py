@@ -9,8 +9,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentgym.evaluation.tournament_tables import ComparisonTable, Drawn, tables
+from agentgym.evaluation.tournament_tables import Cell, ComparisonTable, Drawn, EpisodeId, tables
 from agentgym.text import format_count, visible
+
+MAX_UNFOLDED = 34
 
 
 def comparison_tables(result: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -27,18 +29,27 @@ def comparison_tables(result: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield Text(head)
     for table in tables(result):
         yield Text()
+        if table.head[0] != table.title and "->" in table.title:
+            yield Text(visible(table.title))
         yield _printed(table)
+
+
+def _text(cell: Cell) -> str:
+    return cell.id if isinstance(cell, EpisodeId) else cell.in_characters() if isinstance(cell, Drawn) else cell
 
 
 def _printed(table: ComparisonTable) -> Table:
     columns = [
-        (name, [cell.words if isinstance(cell, Drawn) else cell for cell in cells])
+        (name, [_text(cell) for cell in cells])
         for name, cells in zip(table.head, zip(*table.rows, strict=True), strict=True)
-        if not all(isinstance(cell, Drawn) and not cell.words for cell in cells)
+        if not all(isinstance(cell, Drawn) and not (cell.words or cell.characters) for cell in cells)
     ]
     printed = Table(box=None, pad_edge=False, header_style="bold")
-    for index, (name, _) in enumerate(columns):
-        options: dict[str, Any] = {"justify": "right", "no_wrap": True} if index else {"overflow": "fold"}
+    for index, (name, cells) in enumerate(columns):
+        drawn = any(cell.endswith(" ") for cell in cells)  # aligned at the right, its end would be cut off
+        options: dict[str, Any] = {"justify": "left" if drawn else "right", "no_wrap": True}
+        if not index or max(map(len, cells)) > MAX_UNFOLDED:
+            options = {"overflow": "fold"}
         printed.add_column(name, **options)
     for row in zip(*(cells for _, cells in columns), strict=True):
         printed.add_row(*(Text(visible(cell)) for cell in row))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.comparison import check_same_tasks, compare, on_common_tasks
+from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.statistics.adaptive_stopping import adastop
 from agentgym.evaluation.statistics.aggregate import (
@@ -21,7 +22,11 @@ from agentgym.evaluation.statistics.aggregate import (
 )
 from agentgym.evaluation.statistics.estimate import Estimate
 from agentgym.evaluation.statistics.permutation import holm
+from agentgym.evaluation.strata import strata
 
+MAX_STRATA = 16
+EQUAL = 1e-12
+"""Rates that differ by less are the same: 0.1 + 0.2 and 0.3."""
 THRESHOLDS = tuple(i / 20 for i in range(20))
 
 
@@ -41,7 +46,8 @@ def tournament(
         also: a second outcome component that must also be 1. tag: compare only tasks with this tag.
         turns: each k for which to return score@turn-k.
     Returns: JSON-compatible: `tasks`, `arms` (success, pass_at, pass_hat, within_turns, usage), `pairs` (gain, better,
-        worse, same, p, p_holm, and `significant`: the interval excludes 0, and the adjusted p is at most 0.05).
+        worse, same, p, p_holm, and `significant`: the interval excludes 0, and the adjusted p is at most 0.05;
+        `strata`, the gain by kind of task; `changed`, the tasks that one solved more often, with an episode of each).
     Raises: EvaluationError for fewer than two agents or tasks that differ.
     """
     if len(arms) < 2:
@@ -73,10 +79,47 @@ def tournament(
                 "p": comparison.permutation_p,
                 "p_holm": p,
                 "significant": comparison.significant and p <= 1 - comparison.difference.level + 1e-12,
+                "strata": [_stratum(named[a], named[b], each, also) for each in (tag, *_kinds(first, tag))],
+                "changed": _changed(named[a], named[b], tag),
             }
             for (a, b, comparison), p in zip(pairs, adjusted, strict=True)
         ],
     }
+
+
+def _kinds(evaluation: Evaluation, tag: str | None) -> list[str]:
+    return [] if tag is not None else strata(evaluation, MAX_STRATA)[0]
+
+
+def _stratum(a: Evaluation, b: Evaluation, tag: str | None, also: str | None) -> dict[str, Any]:
+    """Return the gain on the tasks with a tag, or on all."""
+    comparison = compare(a, b, tag=tag, also=also)
+    return {
+        "tag": tag,
+        "first": asdict(a.success(tag, also=also)),
+        "second": asdict(b.success(tag, also=also)),
+        "gain": asdict(comparison.difference),
+        "better": comparison.better,
+        "worse": comparison.worse,
+    }
+
+
+def _changed(a: Evaluation, b: Evaluation, tag: str | None) -> list[dict[str, Any]]:
+    """Return the tasks whose success differs, the largest difference first, with the episodes that show it best."""
+    changed = []
+    for first, second in zip(a.select(tag), b.select(tag), strict=True):
+        if first.observed and second.observed:
+            rates = [sum(row.observed) / len(row.observed) for row in (first, second)]
+            if abs(rates[1] - rates[0]) > EQUAL:
+                choose = (min, max) if rates[1] > rates[0] else (max, min)
+                ids = [_episode(e, row, best) for e, row, best in zip((a, b), (first, second), choose, strict=True)]
+                changed.append({"task": first.task, "first": rates[0], "second": rates[1], "episodes": ids})
+    return sorted(changed, key=lambda each: -abs(each["second"] - each["first"]))
+
+
+def _episode(evaluation: Evaluation, row: TaskOutcome, best: Callable[..., tuple[float, int]]) -> str:
+    _, index = best((value, index) for index, value in enumerate(row.success) if value is not None)
+    return f"{evaluation.run}/{row.task}#{index}"
 
 
 def over_seeds(

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
+from urllib.parse import quote
 
 from agentgym.evaluation.report.html import STILL, Child, Html, el, join
-from agentgym.evaluation.tournament_tables import ComparisonTable, Drawn, interval, tables
+from agentgym.evaluation.tournament_tables import Cell, ComparisonTable, Drawn, EpisodeId, interval, tables
 from agentgym.text import hundredfold, points
 
 MAX_SENTENCES = 3
 """With more pairs than this, only pairs with a significant gain are described in sentences above the tables."""
 
 
-def page(result: Mapping[str, Any]) -> str:
-    """Return the page for a result of `tournament` or `over_seeds`."""
+def page(result: Mapping[str, Any], reports: Mapping[str, str] | None = None) -> str:
+    """Return the page for a result of `tournament` or `over_seeds`.
+
+    `reports`: addresses of the agents' report pages by agent, to which their episodes are linked.
+    """
     what = f"{result['tasks']} {result['split']} tasks of {result['task_set']}"
     title = f"{' against '.join(result['arms'])}"
     style = (files("agentgym.evaluation.report") / "style.css").read_text(encoding="utf-8")
@@ -34,7 +38,7 @@ def page(result: Mapping[str, Any]) -> str:
     body = el(
         "body",
         el("header", el("p", "agentgym", cls="brand"), el("h1", title), el("p", what, cls="fine"), cls="top"),
-        el("main", sentences, map(_table, tables(result)), id="result"),
+        el("main", sentences, [_table(table, reports or {}) for table in tables(result)], id="result"),
     )
     return str(join([Html("<!doctype html>\n"), el("html", head, body, lang="en")]))
 
@@ -52,18 +56,23 @@ def _in_words(pair: Mapping[str, Any]) -> str:
     )
 
 
-def _cell(cell: str | Drawn) -> Child:
-    return [f"{cell.words} ", _drawing(cell)] if isinstance(cell, Drawn) else cell
+def _cell(cell: Cell, reports: Mapping[str, str]) -> Child:
+    if isinstance(cell, Drawn):
+        return [f"{cell.words} ", _drawing(cell)]
+    if isinstance(cell, EpisodeId):
+        report = reports.get(cell.agent)
+        return el("a", cell.id, href=f"{report}#/run/run/episode/{quote(cell.id, safe='')}") if report else cell.id
+    return cell
 
 
 def _drawing(cell: Drawn) -> Html:
-    """Draw an estimate with its interval from `least` to 1, and a line at 0; nothing without data."""
-    estimate, least = cell.estimate, cell.least
+    """Draw an estimate with its interval from `least` to `most`, and a line at 0; nothing without data."""
+    estimate, least, most = cell.estimate, cell.least, cell.most
     if not estimate["n"]:
         return Html("")
 
     def x_of(value: float) -> str:
-        return f"{2 + 116 * (min(max(value, least), 1.0) - least) / (1.0 - least):.1f}"
+        return f"{2 + 116 * (min(max(value, least), most) - least) / (most - least):.1f}"
 
     low, high, value = (x_of(estimate[name]) for name in ("low", "high", "value"))
     return el(
@@ -80,12 +89,12 @@ def _drawing(cell: Drawn) -> Html:
     )
 
 
-def _table(table: ComparisonTable) -> Html:
+def _table(table: ComparisonTable, reports: Mapping[str, str]) -> Html:
     body = [
         el(
             "tr",
-            el("th", _cell(row[0]), scope="row"),
-            [el("td", _cell(cell), cls="num") for cell in row[1:]],
+            el("th", _cell(row[0], reports), scope="row"),
+            [el("td", _cell(cell, reports), cls="num") for cell in row[1:]],
         )
         for row in table.rows
     ]

@@ -17,7 +17,9 @@ from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.statistics.power import spread_of, tasks_needed
 from agentgym.evaluation.tournament import over_seeds, tournament
+from agentgym.evaluation.tournament_tables import Drawn, tables
 
+FACTS = {"arms": {}, "tasks": 80}
 ENVIRONMENT_VARIABLES = {**os.environ, "COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"}
 
 
@@ -84,6 +86,31 @@ def test_a_second_verdict_has_to_hold_as_well():
         measured.success(also="proces")
 
 
+def test_a_pair_is_shown_by_kind_of_task_and_by_the_tasks_that_changed():
+    [pair] = tournament({"a": evaluation("a", 0.3), "b": evaluation("b", 0.7, seed=1)})["pairs"]
+    assert [each["tag"] for each in pair["strata"]] == [None, "even", "odd"]
+    assert pair["strata"][0]["gain"] == pair["gain"]
+    assert len(pair["changed"]) == pair["better"] + pair["worse"]
+    for each in pair["changed"]:
+        solved = [float(sample) for sample in (each["first"], each["second"])]
+        assert all(one.split("/")[-1].startswith(f"{each['task']}#") for one in each["episodes"])
+        assert abs(solved[0] - solved[1]) <= abs(pair["changed"][0]["second"] - pair["changed"][0]["first"])
+    by_kind, changed = (table for table in tables({**FACTS, "pairs": [pair]}) if "->" in table.title)
+    assert [row[0] for row in by_kind.rows] == ["all tasks", "even", "odd"]
+    losses = sum(each["second"] < each["first"] for each in pair["changed"])
+    assert 0 < losses <= 5
+    assert len(changed.rows) == 10
+    assert [row[0] for row in changed.rows[:losses]] == [
+        each["task"] for each in pair["changed"] if each["second"] < each["first"]
+    ]
+
+
+def test_an_interval_is_drawn_in_characters_where_its_numbers_are():
+    drawn = Drawn({"value": 0.2, "low": 0.1, "high": 0.3, "n": 4}, -0.2, 0.6, characters=9)
+    assert drawn.in_characters() == "  |-o-   "
+    assert Drawn({"value": 0.9, "low": 0.5, "high": 2.0, "n": 4}, 0.0, 1.0, characters=5).in_characters() == "| --o"
+
+
 def test_only_common_tasks_are_compared_when_asked_and_a_changed_task_is_another():
     first, second = evaluation("a", 0.5, start=0), evaluation("b", 0.5, start=40)
     with pytest.raises(EvaluationError, match="40 tasks are only in the first"):
@@ -137,6 +164,7 @@ def test_the_commands_compare_files_runs_and_seeds(tmp_path):
         evaluated.created = seed
         record.write_text(json.dumps(evaluated.to_json()))
     run = tmp_path / "run"
+    (run / "report.html").touch()
     done = agentgym(
         "compare",
         f"{run}:a",
@@ -153,7 +181,10 @@ def test_the_commands_compare_files_runs_and_seeds(tmp_path):
     assert "not chance" in done.stdout
     assert "pass@k" in done.stdout
     assert json.loads((tmp_path / "c.json").read_text())["pairs"][0]["significant"]
+    assert "Gain by kind of task: run:a -> new" in done.stdout
+    assert f"agentgym show {run} --episode ID" in done.stdout
     page = (tmp_path / "c.html").read_text()
+    assert 'href="run/report.html#/run/run/episode/' in page
     assert "run:a to new" in page
     assert "<script" not in page
     assert page.count("<svg") >= 2 + 1, "an interval for each agent, and for the pair"
