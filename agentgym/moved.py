@@ -176,8 +176,8 @@ _INTERNAL: dict[str, dict[str, str]] = {
         "programs": "AgentProgram",
     },
     "agentgym.policy": {
+        "checkpoint": "save_untied",
         "contract": "with_call_ids",
-        "vllm": "save_untied",
     },
     "agentgym.policy.logit_hooks": {
         "contract": "make_hook",

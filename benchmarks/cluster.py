@@ -30,9 +30,9 @@ from agentgym.cluster.ray_engine import RayEngine
 from agentgym.cluster.ray_nodes import connect, import_ray
 from agentgym.errors import SandboxDied
 from agentgym.policy import TransformersPolicy, make_model, make_tokenizer
+from agentgym.policy.checkpoint import save_untied
 from agentgym.policy.formats.hermes import Hermes
 from agentgym.policy.rendering import TemplateRenderer
-from agentgym.policy.vllm import save_untied
 from agentgym.policy.vllm_training import digest
 from agentgym.sandbox import Backend, NamespacesBackend, Sandbox
 

@@ -4,9 +4,10 @@ client.
     python benchmarks/driver.py [--links 64] [--processes 2] [--turns 8] [--episodes 64] [--quick]
 
 The workers are real, over real connections, but all on this host and many in a process; what they play needs neither a
-sandbox nor a model (driver_workers.py). The parts are differences between runs: a policy that answers at once in this
-process, with and without a ledger, and a policy server. The limit is what the same bytes need without agentgym, in this
-process: pickled and unpickled and echoed by bare asyncio, inserted into a SQLite table, written and read as JSON.
+sandbox nor a model (driver_workers.py). The parts are differences between runs with and without a ledger, and with a
+policy that answers at once in this process and a policy server that this process or the workers ask. The limit is what
+the same bytes need without agentgym: pickled, unpickled and echoed by bare asyncio, inserted into a SQLite table,
+written and read as JSON.
 """
 
 from __future__ import annotations
@@ -118,6 +119,13 @@ class AtOnce(Policy):
         return Reply(self._message, list(self._ids), list(self._logprobs))
 
 
+class AskedHere(VllmPolicy):
+    """A server that only the driver asks, as one on a socket of its host."""
+
+    def copier(self) -> None:
+        return None
+
+
 class Parts(NamedTuple):
     """Milliseconds of the driver's processor a turn."""
 
@@ -162,19 +170,23 @@ async def play(
 
 async def measure(
     engine: LinkedWorkers, url: str, tokens: int, options: argparse.Namespace, folder: Path
-) -> tuple[Parts, AtOnce, Trajectory]:
-    """Return the parts of a turn, and what a request and an episode look like."""
+) -> tuple[dict[str, Parts], AtOnce, Trajectory]:
+    """Return the parts of a turn by who asks the server, and what a request and an episode look like."""
     here = AtOnce()
-    ledger = Ledger(folder / f"{tokens}.sqlite")
-    served = VllmPolicy(url, "m", renderer=here.renderer)  # type: ignore[arg-type]  it has what is needed here
+    served, asked_here = (kind(url, "m", renderer=here.renderer) for kind in (VllmPolicy, AskedHere))  # type: ignore[arg-type]
+    ledger = Ledger(folder / f"{time.time_ns()}.sqlite")
     try:
-        alone, _ = await play(engine, here, tokens, options, None)
+        session, _ = await play(engine, here, tokens, options, None)
         written, _ = await play(engine, here, tokens, options, ledger)
-        with_client, [*_, trajectory] = await play(engine, served, tokens, options, ledger)
+        asking, _ = await play(engine, asked_here, tokens, options, ledger)
+        session_alone, _ = await play(engine, served, tokens, options, None)
+        written_alone, [*_, trajectory] = await play(engine, served, tokens, options, ledger)
     finally:
-        await served.close()
+        await asked_here.close()
         ledger.close()
-    return Parts(alone, written - alone, with_client - written), here, trajectory
+    parts = {"the driver": Parts(session, written - session, asking - written)}
+    parts["the workers"] = Parts(session_alone, written_alone - session_alone, 0.0)
+    return parts, here, trajectory
 
 
 async def bare(request: Request, trajectory: Trajectory, echo_port: int, file: Path, repeats: int) -> Parts:
@@ -219,7 +231,7 @@ def timed(work: Callable[[], object], repeats: int) -> float:
 async def rows(options: argparse.Namespace, ports: list[int], key: bytes, url: str, echo_port: int) -> Table:
     """Measure each size of context."""
     engine = LinkedWorkers(ports, key)
-    columns = ("tokens a turn", *(f"{part} (limit)" for part in ("session", "ledger", "client")), "all", "turns/s")
+    columns = ("tokens a turn", "the server is asked by", "session", "ledger", "client", "all", "turns/s")
     table = Table(*columns, title=f"the driver's processor milliseconds a turn, {len(ports)} links")
     try:
         with TemporaryDirectory() as name:
@@ -227,9 +239,14 @@ async def rows(options: argparse.Namespace, ports: list[int], key: bytes, url: s
             await measure(engine, url, 200, options, folder)  # fills caches
             for tokens in options.contexts:
                 parts, here, trajectory = await measure(engine, url, tokens, options, folder)
-                limits = await bare(here.last, trajectory, echo_port, folder / f"bare-{tokens}.sqlite", options.repeats)
-                cells = (f"{part:.2f} ({limit:.2f})" for part, limit in zip(parts, limits, strict=True))
-                table.add_row(f"{tokens:,}", *cells, f"{parts.sum:.2f}", f"{1000 / parts.sum:.0f}")
+                parts["limit"] = await bare(
+                    here.last, trajectory, echo_port, folder / f"bare-{tokens}.sqlite", options.repeats
+                )
+                for who, times in parts.items():
+                    cells = (f"{each:.2f}" for each in (*times, times.sum))
+                    verdict = " ok" if times.sum < TARGET_MS else " too much"
+                    is_target = who == "the workers" and tokens == TARGET_AT
+                    table.add_row(f"{tokens:,}", who, *cells, f"{1000 / times.sum:.0f}{verdict if is_target else ''}")
     finally:
         await engine.close()
     return table

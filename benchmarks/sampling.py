@@ -39,8 +39,7 @@ from agentgym.policy import (
     make_model,
     make_tokenizer,
 )
-from agentgym.policy.checkpoint import load_checkpoint
-from agentgym.policy.vllm import save_untied
+from agentgym.policy.checkpoint import load_checkpoint, save_untied
 from agentgym.policy.vllm_server import SERVED_NAME, VllmServer
 
 PROMPT, REPLY, RESULT = 128, 32, 32

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from typing_extensions import override
@@ -35,7 +36,7 @@ class ChatApiPolicy(Policy):
             without tool support. Results are then sent in user messages.
         api_key_env: environment variable that holds the key; None sends no key.
         retry_policy: how long to try, see RetryPolicy.
-        connections: the maximum number of open requests.
+        connections: the maximum number of open requests; on a cluster, of each node.
         extra: further fields of the request, for example {"reasoning_effort": "low"}.
         omit: fields to leave out of the request and its messages, for servers that reject them, for example
             ("seed", "temperature", "top_p") or ("reasoning_content",).
@@ -60,6 +61,10 @@ class ChatApiPolicy(Policy):
         context_tokens: int | None = None,
         stream: bool = False,
     ) -> None:
+        options: dict[str, Any] = {"call_format": call_format, "api_key_env": api_key_env, "retry_policy": retry_policy}
+        options |= {"connections": connections, "extra": extra, "omit": omit, "token_field": token_field}
+        options |= {"context_tokens": context_tokens, "stream": stream}
+        self._copier = partial(ChatApiPolicy, base_url, model, **options)
         key = os.environ.get(api_key_env, "") if api_key_env else ""
         if api_key_env and not key:
             raise PolicyError(f"The environment variable {api_key_env} is empty. Store the API key in it.")
@@ -118,6 +123,19 @@ class ChatApiPolicy(Policy):
         """Raise PolicyError for binding constraints if calls are written as text or a needed field is omitted."""
         if self._format is not None or self._omit & _constraints_of(request, native=True).keys():
             await super().check(request)
+
+    @override
+    def copier(self) -> Callable[[], Policy] | None:
+        """Return a function that makes a copy on another node, with the key in that node's own variable; None for a
+        subclass that answers in its own way, and for a server on a socket of this host.
+        """
+        if type(self).generate is not ChatApiPolicy.generate:
+            return None
+        return self._endpoint.on_hosts_that_reach_it(self._copier)
+
+    @override
+    async def check_reach(self) -> None:
+        await self._endpoint.check_reach("/models")
 
     async def close(self) -> None:
         """Close all connections."""

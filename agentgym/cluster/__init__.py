@@ -8,7 +8,8 @@ serving.py listens. Client side: remote_environment.py, and server_connection.py
 wire.py: the messages between them. tokens.py: the shared secret.
 
 Episodes on nodes: episode_worker.py plays them on each node, cluster_session.py is the driver's side of a run,
-session_workers.py chooses the worker of each episode, relay.py replaces the policy and the ledger on a node.
+session_workers.py chooses the worker of each episode, relay.py replaces the policy and the ledger on a node: a policy
+on a server is asked from there.
 episode_spool.py stores episodes that end while the driver is away. ray_engine.py and ray_nodes.py run all of this on
 Ray, and host_pool.py replaces the hosts that die.
 

@@ -1,5 +1,7 @@
 """The driver's side of a run on several nodes: assigns episodes, answers policy requests, writes the ledger.
 
+Where the policy is on a server, workers ask it themselves, by copies that follow the policy's weights.
+
 A worker that does not answer is abandoned. Its episodes restart on other workers, and anything that it still sends is
 ignored: so no episode is lost, and none is counted twice.
 """
@@ -10,6 +12,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 from agentgym.cluster.relay import Event
@@ -69,9 +72,14 @@ class ClusterSession:
         self._numbers = itertools.count()
         self._tasks: set[asyncio.Task[None]] = set()
         self._account, self._has_refused = open_account(), False
+        policy = episodes.policy
+        self._weights = policy.served_weights if isinstance(policy, Policy) else ()
+        self._detach: list[Callable[[], None]] = []
+        self._unsettled: dict[int, tuple[Worker, asyncio.Future[frozenset[str]]]] = {}
 
     async def open(self) -> None:
         """Begin the run on the workers. Raises: ClusterError if one refuses it."""
+        self._detach = [weights.attach(partial(self._share, part)) for part, weights in enumerate(self._weights)]
         await self._workers.open()
 
     async def play(self, job: EpisodeJob, policy: Policy) -> None:
@@ -146,6 +154,10 @@ class ClusterSession:
 
     async def close(self) -> None:
         """End all running episodes, and wait until the workers have closed them."""
+        for detach in self._detach:
+            detach()
+        for message in [*self._unsettled]:
+            self._settle(message)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -155,7 +167,30 @@ class ClusterSession:
         """Handle the events of a worker that has begun the run."""
         if self._account is not None and self._has_refused:
             worker.send(("refuse", None, self._account.refusal))
+        for part, weights in enumerate(self._weights):  # they may have changed since the run began
+            self._send_weights(worker, part, weights.state)
         self._start(self._pump(worker))
+
+    def _share(self, part: int, state: Any) -> asyncio.Future[frozenset[str]]:
+        """Send a part's state to all copies. Returns: the names that they still use, once all have settled."""
+        settled = [self._send_weights(worker, part, state) for worker in self._workers.alive]
+
+        async def names() -> frozenset[str]:
+            return frozenset().union(*await asyncio.gather(*settled))
+
+        return asyncio.ensure_future(names())
+
+    def _send_weights(self, worker: Worker, part: int, state: Any) -> asyncio.Future[frozenset[str]]:
+        message, settled = next(self._numbers), asyncio.get_running_loop().create_future()
+        self._unsettled[message] = worker, settled
+        worker.send(("weights", message, part, state))
+        return settled
+
+    def _settle(self, message: int, names: frozenset[str] = frozenset()) -> None:
+        """Take note of a worker's answer to a state, or that none will come."""
+        _, settled = self._unsettled.pop(message, (None, None))
+        if settled is not None and not settled.done():
+            settled.set_result(names)
 
     async def _pump(self, worker: Worker) -> None:
         """Handle a worker's events until it is gone."""
@@ -175,6 +210,9 @@ class ClusterSession:
         for placement in [*self._placements.values()]:
             if placement.worker is worker and not placement.done.done():
                 placement.done.set_exception(NodeLost(reason))
+        for message, (recipient, _) in [*self._unsettled.items()]:
+            if recipient is worker:
+                self._settle(message)
 
     def _handle(self, worker: Worker, event: Event) -> None:
         kind, number, *rest = event
@@ -189,6 +227,8 @@ class ClusterSession:
                 self._start(self._answer(worker, policy, request, method, arguments, writing))
         elif kind == "paid":
             self._charge(*rest)
+        elif kind == "settled":
+            self._settle(*rest)
         elif placement is None or placement.done.done():
             return  # cancelled meanwhile
         elif kind == "end":

@@ -10,7 +10,7 @@ import asyncio
 import os
 import platform
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 
 from agentgym import __version__, registry
 from agentgym.cluster.episode_spool import EpisodeSpool
-from agentgym.cluster.relay import Event, Mailbox, RelayedAccount, RelayedLedger, RelayedPolicy
+from agentgym.cluster.relay import DirectPolicy, Event, Mailbox, RelayedAccount, RelayedLedger, RelayedPolicy
 from agentgym.errors import (
     EnvironmentServerError,
     JudgeError,
@@ -30,13 +30,15 @@ from agentgym.errors import (
 )
 from agentgym.messages import StopReason
 from agentgym.policy.account import charged_to
+from agentgym.policy.contract import Policy
+from agentgym.policy.served_weights import ServedWeights
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.episodes import Checkpoints, EpisodeConfig
 from agentgym.rollout.hooks import EpisodeHook
-from agentgym.rollout.replay import Fork
+from agentgym.rollout.replay import Fork, ReplayPolicy
 from agentgym.rollout.sandbox_check import check_specs
 from agentgym.sandbox import Backend
 from agentgym.sandbox.limits import SandboxSpec, unenforceable
@@ -56,6 +58,7 @@ class SessionSpec:
     Attributes:
         rollout: how episodes are played, without the engine.
         policy: the name, renderer, version and context of the policy, which stays with the driver.
+        copier: makes a copy of the policy on this node, see Policy.copier; None if the driver must be asked.
         ledger: the identity of the driver's ledger, which gets each turn when it finishes; empty for a ledger
             without identity, None without a ledger.
         checkpoints: keys of the requested checkpoints.
@@ -71,6 +74,7 @@ class SessionSpec:
     state_keys: bool
     hooks: tuple[EpisodeHook, ...]
     policy: Mapping[str, Any]
+    copier: Callable[[], Policy] | None = None
     ledger: str | None = None
     checkpoints: tuple[tuple[str, int, int], ...] = ()
     refusal: str | None = None
@@ -151,19 +155,27 @@ class EpisodeWorker:
             "asking": sum(session.mailbox.asking for session in sessions),
         }
 
-    async def begin(self, session: str, spec: SessionSpec) -> set[str]:
-        """Prepare for the episodes of a run. Returns: ids of episodes of its ledger that ended here earlier."""
+    async def heard(self) -> None:
+        """Wait until the driver has been heard recently. A worker without a lease hears it always."""
+
+    async def begin(self, session: str, spec: SessionSpec) -> tuple[set[str], str]:
+        """Prepare for the episodes of a run.
+
+        Returns: ids of episodes of its ledger that ended here earlier, and why this node asks the policy's server
+            through the driver; empty if it asks it itself, or if only the driver can.
+        """
         registry.adopt(spec.registered)
         spool = None
         if self._folder is not None and spec.ledger:
             spool = EpisodeSpool(self._folder, spec.ledger)
-        self._sessions[session] = _Session(spec, spool)
-        return spool.ids() if spool is not None else set()
+        copy, reason = await _copy_of(spec)
+        self._sessions[session] = _Session(spec, spool, copy, self.heard)
+        return spool.ids() if spool is not None else set(), reason
 
     async def deliver(self, session: str, items: list[Event]) -> None:
         """Process the driver's items: ("start", number, trajectory, fork), ("answer", request, value or error),
-        ("cancel", number), ("recorded", number, id): the end need not be kept any more, and ("refuse", None, why): no
-        paid request may be sent any more.
+        ("cancel", number), ("recorded", number, id): the end need not be kept any more, ("refuse", None, why): no paid
+        request may be sent any more, and ("weights", message, part, state), see ServedWeights.
         """
         if (running := self._sessions.get(session)) is not None:
             for item in items:
@@ -173,7 +185,8 @@ class EpisodeWorker:
         """Return all events since the last call; wait up to a second for one.
 
         Returns: ("ask", number, request, method, arguments), ("turn", number, turn, head), ("end", number, trajectory,
-            checkpoints, NodeFailed or None), ("broken", number, text), ("paid", None, policy, tokens read, written).
+            checkpoints, NodeFailed or None), ("broken", number, text), ("paid", None, policy, tokens read, written),
+            ("replied", number), ("settled", None, message, names).
         """
         running = self._sessions.get(session)
         return [] if running is None else await running.mailbox.take(COLLECT_S)
@@ -198,16 +211,18 @@ class EpisodeWorker:
 class _Session:
     """One run on this node."""
 
-    def __init__(self, spec: SessionSpec, spool: EpisodeSpool | None) -> None:
+    def __init__(
+        self, spec: SessionSpec, spool: EpisodeSpool | None, copy: Policy | None, heard: Callable[[], Awaitable[None]]
+    ) -> None:
         self._spec, self.mailbox = spec, Mailbox()
-        self._spool = spool
+        self._spool, self._copy, self._heard = spool, copy, heard
+        self._settling: set[asyncio.Task[None]] = set()
         self._keeps_ends = False  # whether episodes are written to the disk as soon as they end
         self._unrecorded: dict[int, tuple[Trajectory, Checkpoints]] = {}
         self._episodes: dict[int, asyncio.Task[None]] = {}
-        judge_policy = RelayedPolicy(self.mailbox, None, spec.policy)
         self._account = None if spec.refusal is None else RelayedAccount(self.mailbox, spec.refusal)
         with charged_to(self._account):
-            self._environments = EnvironmentFactory(spec.rollout, judge_policy, is_remote=True)
+            self._environments = EnvironmentFactory(spec.rollout, self._policy(None), is_remote=True)
 
     @property
     def playing(self) -> int:
@@ -221,6 +236,8 @@ class _Session:
                 self._episodes[number] = asyncio.ensure_future(self._play(number, *rest))
         elif kind == "answer":
             self.mailbox.answer(number, rest[0])
+        elif kind == "weights":
+            self._take_weights(number, *rest)
         elif kind == "refuse":
             if self._account is not None:
                 self._account.refusal = rest[0]
@@ -248,10 +265,31 @@ class _Session:
             self.keep_ends()
 
     async def close(self) -> None:
-        episodes = [*self._episodes.values()]
-        for episode in episodes:
-            episode.cancel()
-        await asyncio.gather(*episodes, return_exceptions=True)
+        tasks = [*self._episodes.values(), *self._settling]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._copy is not None:
+            await self._copy.close()
+
+    def _take_weights(self, message: int, part: int, state: Any) -> None:
+        """Give a state to the copy of the policy, and answer the message once the copy has settled."""
+        weights = ServedWeights() if self._copy is None else self._copy.served_weights[part]
+        if self._copy is not None:
+            weights.take(state)
+
+        async def settle() -> None:
+            self.mailbox.put(("settled", None, message, await weights.settled()))
+
+        settling = asyncio.ensure_future(settle())
+        self._settling.add(settling)
+        settling.add_done_callback(self._settling.discard)
+
+    def _policy(self, number: int | None) -> Policy:
+        """Return the policy of an episode, or of judges (None)."""
+        if self._copy is None:
+            return RelayedPolicy(self.mailbox, number, self._spec.policy)
+        return DirectPolicy(self.mailbox, number, self._copy, self._heard)
 
     async def _play(self, number: int, trajectory: Trajectory, fork: Fork | None) -> None:
         try:
@@ -260,8 +298,15 @@ class _Session:
                 return
             checkpoints: Checkpoints = dict.fromkeys(self._spec.checkpoints)
             config = self._config(number, fork, checkpoints)
-            episode = Episode(config, RelayedPolicy(self.mailbox, number, self._spec.policy), trajectory)
-            await episode.play()
+            policy = self._policy(number)
+            if fork is not None and self._copy is not None:
+                policy = ReplayPolicy(fork, policy)  # at the driver, a relayed policy is one
+            episode = Episode(config, policy, trajectory)
+            policy.episode_started(trajectory.id)
+            try:
+                await episode.play()
+            finally:
+                policy.episode_ended(trajectory.id)
             filled: Checkpoints = {key: checkpoint for key, checkpoint in checkpoints.items() if checkpoint is not None}
             self._ended(number, trajectory, filled)
             self.mailbox.put(("end", number, trajectory, filled, failure_of_node(episode)))
@@ -287,6 +332,21 @@ class _Session:
             state_keys=spec.state_keys,
             hooks=spec.hooks,
         )
+
+
+async def _copy_of(spec: SessionSpec) -> tuple[Policy | None, str]:
+    """Return a copy of the run's policy that reaches its server; or None, and why not if there might be one."""
+    if spec.copier is None:
+        return None, ""
+    copy: Policy | None = None
+    try:
+        copy = spec.copier()
+        await copy.check_reach()
+        return copy, ""
+    except PolicyError as error:
+        if copy is not None:
+            await copy.close()
+        return None, str(error)
 
 
 def failure_of_node(episode: Episode) -> NodeFailed | None:

@@ -56,11 +56,12 @@ class HostLink:
     Attributes:
         lost: why the host was abandoned; empty until then.
         answered_at: when it last answered, by the monotonic clock.
+        has_told_relay: whether a warning has said that its node does not reach the policy's server.
     """
 
     def __init__(self, node: HostNode, host: RemoteHost) -> None:
         self.node, self.host = node, host
-        self.lost = ""
+        self.lost, self.has_told_relay = "", False
         self.answered_at = time.monotonic()
         self._waiting: dict[asyncio.Future[Any], asyncio.AbstractEventLoop] = {}
         self._lock = threading.Lock()

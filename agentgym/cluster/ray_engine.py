@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import os
 import threading
 import time
@@ -12,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentgym import registry
 from agentgym.cluster.call_frames import Pickled
@@ -28,15 +29,13 @@ from agentgym.cluster.session_workers import WAIT_FOR_NODES_S
 from agentgym.cluster.user_modules import user_code_by_value
 from agentgym.errors import ClusterError, SandboxError
 from agentgym.policy.account import open_account
+from agentgym.policy.contract import Policy
 from agentgym.rollout.engine import EpisodePlayer
 from agentgym.rollout.episode import EpisodeFactory
 from agentgym.sandbox import Backend
 from agentgym.sandbox.limits import ACCEPT_WEAKER, SandboxSpec
 
-if TYPE_CHECKING:
-    from agentgym.policy.contract import Policy
-
-
+_LOGGER = logging.getLogger(__name__)
 CLOSE_S = 20.0
 """How long closing the environments of a lost driver may take."""
 
@@ -70,10 +69,13 @@ class LeasedWorker(CalledDirectly, EpisodeWorker):
         self.beat()
         return facts
 
-    async def begin(self, session: str, spec: SessionSpec) -> set[str]:
-        """Prepare for the episodes of a run. Returns: ids of episodes of its ledger that ended here earlier."""
+    async def begin(self, session: str, spec: SessionSpec) -> tuple[set[str], str]:
         self.beat()
         return await super().begin(session, spec)
+
+    async def heard(self) -> None:
+        while time.monotonic() - self._heard_at > HEARD_S:  # noqa: ASYNC110  beats come on another thread
+            await asyncio.sleep(HEARD_S / 30)
 
     def beat(self) -> None:
         """Answer a heartbeat of the driver, and renew the lease."""
@@ -90,6 +92,8 @@ class LeasedWorker(CalledDirectly, EpisodeWorker):
         os._exit(0)
 
 
+HEARD_S = SILENCE_S - 1.0
+"""A driver that was silent for this long may soon give the worker up: its copy of the policy waits."""
 LEASE_S = 30.0
 """How long workers outlive the last heartbeat of their driver."""
 
@@ -224,7 +228,15 @@ class RunLink:
         self.name, self.cpus = worker.node.name, worker.node.cpus
 
     async def begin(self) -> set[str]:
-        spooled: set[str] = await self._worker.ask("begin", self._session, self._spec)
+        spooled: set[str]
+        spooled, reason = await self._worker.ask("begin", self._session, self._spec)
+        if reason and not self._worker.has_told_relay:
+            self._worker.has_told_relay = True
+            _LOGGER.warning(
+                "%s cannot ask the policy's server itself: %s. It asks through this process, which can answer far "
+                "fewer requests. Give an address and variables that work on every node.",
+                *(self.name, reason),
+            )
         return spooled
 
     async def deliver(self, items: list[Event]) -> None:
@@ -266,6 +278,7 @@ def spec_of(episodes: EpisodeFactory) -> SessionSpec:
         state_keys=config.state_keys,
         hooks=config.hooks,
         policy=_facts_of(policy),
+        copier=policy.copier() if isinstance(policy, Policy) else None,
         ledger=None if config.ledger is None else getattr(config.ledger, "identity", ""),
         checkpoints=tuple(config.checkpoints or ()),
         refusal=None if (account := open_account()) is None else account.refusal,

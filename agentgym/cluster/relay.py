@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,12 +19,16 @@ Event = tuple[Any, ...]
 """An event: its kind, a number, and the data that belongs to the kind."""
 
 
+LINGER_S = 0.05
+"""How long a finished turn waits on its worker for others, since each delivery costs the driver about as much."""
+
+
 class Mailbox:
     """A worker's uncollected events, and its requests that wait for the driver's answer."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []
-        self._has_some = asyncio.Event()
+        self._has_some, self._has_urgent = asyncio.Event(), asyncio.Event()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._numbers = itertools.count()
 
@@ -32,20 +37,23 @@ class Mailbox:
         """The number of requests waiting for the driver's answer."""
         return len(self._waiting)
 
-    def put(self, event: Event) -> None:
+    def put(self, event: Event, *, waits: bool = False) -> None:
+        """Add an event. `waits`: it may wait for LINGER_S, so that further ones travel with it."""
         self._events.append(event)
         self._has_some.set()
+        if not waits:
+            self._has_urgent.set()
 
     async def take(self, wait_s: float) -> list[Event]:
         """Return all events since the last call; wait up to `wait_s` seconds for one."""
-        if not self._events:
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._has_some.wait()
-            except TimeoutError:
-                return []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._has_some.wait()
+            async with asyncio.timeout(LINGER_S):
+                await self._has_urgent.wait()
         events, self._events = self._events, []
         self._has_some.clear()
+        self._has_urgent.clear()
         return events
 
     async def ask(self, episode: int | None, method: str, *arguments: Any) -> Any:
@@ -93,6 +101,55 @@ class RelayedPolicy(Policy):
         return scores
 
 
+class DirectPolicy(Policy):
+    """A copy of the driver's policy on a worker, which asks the policy's server itself.
+
+    While the driver is silent, no request is sent and no reply is used: it may have given this worker up, and replaced
+    the weights on the server.
+
+    Args:
+        heard: waits until the driver has been heard recently.
+    """
+
+    def __init__(
+        self, mailbox: Mailbox, episode: int | None, copy: Policy, heard: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._mailbox, self._episode, self._copy, self._heard = mailbox, episode, copy, heard
+        self.name, self.renderer, self.context_tokens = copy.name, copy.renderer, copy.context_tokens
+
+    @property
+    def version(self) -> int:  # type: ignore[override]
+        return self._copy.version
+
+    async def check(self, request: Request) -> None:
+        await self._copy.check(request)
+
+    async def generate(self, request: Request) -> Reply:
+        await self._heard()
+        reply = await self._copy.generate(request)
+        await self._heard()
+        self._mailbox.put(("replied", self._episode), waits=True)
+        return reply
+
+    async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
+        await self._heard()
+        scores = await self._copy.score(prefix_ids, continuation_ids)
+        await self._heard()
+        return scores
+
+    async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
+        await self._heard()
+        entropies = await self._copy.entropies(prefix_ids, continuation_ids, top)
+        await self._heard()
+        return entropies
+
+    def episode_started(self, episode: str) -> None:
+        self._copy.episode_started(episode)
+
+    def episode_ended(self, episode: str) -> None:
+        self._copy.episode_ended(episode)
+
+
 class RelayedAccount:
     """The account of the driver's run, as seen on a worker: each paid request is reported to the driver.
 
@@ -122,9 +179,9 @@ class RelayedLedger:
 
     def begin(self, trajectory: Trajectory) -> None:
         """Report that the episode starts or restarts."""
-        self._mailbox.put(("begin", self._episode))
+        self._mailbox.put(("begin", self._episode), waits=True)
 
     async def write_turn(self, trajectory: Trajectory, turn: Turn) -> None:
         """Send a turn; the first comes with the episode's other fields."""
         head = replace(trajectory, turns=[]) if turn.index == 0 else None
-        self._mailbox.put(("turn", self._episode, turn, head))
+        self._mailbox.put(("turn", self._episode, turn, head), waits=True)

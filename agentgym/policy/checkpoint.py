@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -231,3 +232,24 @@ def save_model(model: Any, processing_class: Any, folder: Path, texts: Mapping[s
     """Save the model, or only its adapter, atomically. `texts`: more files to write into the folder, by name."""
     only_adapter = {"selected_adapters": [ADAPTER], "save_embedding_layers": False} if has_adapter(model) else {}
     save_atomically(model, processing_class, folder, texts=texts, **only_adapter)
+
+
+def save_untied(model: Any, tokenizer: Any, folder: str | Path) -> None:
+    """Write a checkpoint whose output layer is not tied to the embeddings, for `update_weights`. Single process only.
+
+    An unmerged adapter is left out.
+    """
+    from safetensors.torch import save_file
+
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    weights = {
+        name.replace(".base_layer.", "."): value.detach().cpu().contiguous().clone()
+        for name, value in model.state_dict().items()
+        if ".lora_" not in name
+    }
+    weights["lm_head.weight"] = model.get_output_embeddings().weight.detach().cpu().contiguous().clone()
+    save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
+    config = model.config.to_dict() | {"tie_word_embeddings": False, "architectures": [type(model).__name__]}
+    (target / "config.json").write_text(json.dumps(config, indent=2, default=str), encoding="utf-8")
+    tokenizer.save_pretrained(target)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from agentgym.errors import PolicyError
 from agentgym.messages import Message
 from agentgym.options import kept_arguments
+from agentgym.policy.served_weights import ServedWeights
 from agentgym.trajectory import TokenMask
 
 REPLY_S = 3600.0
@@ -177,6 +178,7 @@ class Policy:
         running: the number of tokens that each running request has so far, for progress; empty if unknown.
         repeats: whether log-probabilities depend on the requests sampled together, and these are the same in every run;
             then `repeat` is called for the recorded replies of a step that resumes.
+        served_weights: what copies of the policy follow, in the same order in every copy; see `copier`.
     """
 
     name: str = "policy"
@@ -184,6 +186,7 @@ class Policy:
     version: int = 0
     context_tokens: int | None = None
     repeats: bool = False
+    served_weights: Sequence[ServedWeights] = ()
 
     @property
     def running(self) -> Sequence[int]:
@@ -270,6 +273,16 @@ class Policy:
         is_own = type(self).identity is not Policy.identity
         class_name = {"class": type(self).__qualname__} if self.name == Policy.name else {}
         return {**({} if is_own else kept_arguments(self)), "name": self.name, **class_name}
+
+    def copier(self) -> Callable[[], Policy] | None:
+        """Return a function that makes a copy on another node, which asks the policy's server itself.
+
+        The function can be pickled. It raises PolicyError where no copy can work. None: only this process can ask.
+        """
+        return None
+
+    async def check_reach(self) -> None:
+        """Raise PolicyError if this process does not reach the policy's server. Called once for each copy."""
 
     def episode_started(self, episode: str) -> None:
         """Record that an episode begins, so that a batching policy knows how many requests to wait for."""

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
 
 import httpx
 
@@ -25,6 +28,9 @@ from agentgym.text import counted
 RETRYABLE = frozenset({408, 409, 425, 429})  # statuses to retry, besides those from 500 on ...
 FINAL = frozenset({501, 505})  # ... except these, which mean that the server lacks this interface
 _LOGGER = logging.getLogger(__name__)
+REACH_S = 5.0
+"""The timeout of finding out whether a server can be reached."""
+T = TypeVar("T")
 _UNIX_SOCKET = re.compile(r"unix:(?P<socket>/.+?\.sock)(?P<path>/.*)?")
 _NO_QUOTA = (
     "insufficient_quota",
@@ -119,7 +125,7 @@ class JsonEndpoint:
         on_socket = _UNIX_SOCKET.fullmatch(self.base_url)
         self._socket = on_socket["socket"] if on_socket else None
         self._http_url = f"http://localhost{on_socket['path'] or ''}" if on_socket else self.base_url
-        self._headers, self._connections = dict(headers or {}), connections
+        self._headers, self.connections = dict(headers or {}), connections
         self._jitter, self._check_server = jitter or random.Random(), check_server
         self._has_answered = self._given_up = False  # the server ever answered; unreached_s has passed
         self._has_warned = False
@@ -140,6 +146,30 @@ class JsonEndpoint:
     async def get(self, path: str) -> Any:
         """Send a GET request; otherwise as `post`."""
         return await self._in_turn("GET", path, None, False)
+
+    async def check_reach(self, path: str) -> None:
+        """Send a GET request, once; any answer will do. Raises: PolicyError without one."""
+        client, _ = self._open()
+        try:
+            async with asyncio.timeout(REACH_S):
+                await client.get(self._http_url + path)
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+            raise PolicyError(f"{self._server_address()} does not answer ({type(error).__name__})") from error
+
+    def on_hosts_that_reach_it(self, make: Callable[[], T]) -> Callable[[], T] | None:
+        """Return `make` for other nodes: it raises PolicyError there if the address means this host alone.
+
+        None for a socket, which only programs of this host reach.
+        """
+        try:
+            host = "" if self._socket else httpx.URL(self.base_url).host
+        except httpx.InvalidURL:
+            host = ""
+        if not host:
+            return None
+        if host == "localhost" or host.startswith(("127.", "0.0.0.0")) or host == "::1":
+            return partial(_make_on, own_loopback(), self._server_address(), make)
+        return make
 
     async def close(self) -> None:
         """Close all connections."""
@@ -254,14 +284,14 @@ class JsonEndpoint:
         """Return the client and connection semaphore of this event loop; neither works in another loop."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=self._connections)
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=self.connections)
             self._client = httpx.AsyncClient(
                 headers=self._headers,
                 timeout=None,  # asyncio.timeout above bounds the whole attempt; httpx would bound each read
                 limits=limits,
                 transport=httpx.AsyncHTTPTransport(uds=self._socket, limits=limits) if self._socket else None,
             )
-            self._loop, self._slots = loop, asyncio.Semaphore(self._connections)
+            self._loop, self._slots = loop, asyncio.Semaphore(self.connections)
         return self._client, self._slots
 
     def _server_address(self) -> str:
@@ -272,6 +302,22 @@ class JsonEndpoint:
         except httpx.InvalidURL:
             return repr(self.base_url)
         return f"{url.scheme}://{url.host}" + (f":{url.port}" if url.port else "")  # leaves out user name and password
+
+
+def own_loopback() -> str:
+    """Return an id of this process's loopback network, the same in all processes that share it; "" if unknown."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.stat('/proc/self/ns/net').st_ino}"
+    except OSError:
+        return ""
+
+
+def _make_on(loopback: str, address: str, make: Callable[[], T]) -> T:
+    """Return what `make` makes. Raises: PolicyError on another host than that of `loopback`."""
+    if not loopback or own_loopback() != loopback:
+        raise PolicyError(f"{address} is an address of the driver's host alone")
+    return make()
 
 
 def _excerpt(text: str, limit: int = 300) -> str:

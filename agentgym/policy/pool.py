@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from typing_extensions import override
 
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.policy.served_weights import ServedWeights
 
 FAILURES = 2
 """Failures in a row after which a server is taken out. A single failure may be the request's fault."""
@@ -54,7 +56,7 @@ class _Server:
         return not health.cancelled() and health.result()
 
 
-class PolicyPool(Policy):
+class PolicyPool(ServedWeights, Policy):
     """Assigns each episode to the server with the fewest episodes, and keeps it there, where its prefix is cached.
 
     A failure or a missed deadline fails the turn (PolicyError) and frees its episode, so that the retry of the turn
@@ -72,6 +74,7 @@ class PolicyPool(Policy):
             raise ValueError("A PolicyPool needs at least one policy.")
         if not deadline_s > 0:
             raise ValueError(f"deadline_s = {deadline_s!r} is not valid: give a number of seconds above 0.")
+        super().__init__()
         self._servers, self._deadline_s = [_Server(policy) for policy in policies], deadline_s
         self._server_of: dict[str, _Server] = {}
         first = policies[0]
@@ -81,6 +84,39 @@ class PolicyPool(Policy):
     @override
     def identity(self) -> dict[str, Any]:
         return {**super().identity(), "model": self._servers[0].policy}
+
+    @override
+    def copier(self) -> Callable[[], Policy] | None:
+        """Return a function that makes a pool on another node; None if one of the policies has none."""
+        makers = [maker for server in self._servers if (maker := server.policy.copier()) is not None]
+        return partial(_pool_of, makers, self._deadline_s) if len(makers) == len(self._servers) else None
+
+    @override
+    async def check_reach(self) -> None:
+        """Take out the servers that this process does not reach. Raises: PolicyError if it reaches none."""
+        checks = (server.policy.check_reach() for server in self._servers)
+        for server, failure in zip(self._servers, await asyncio.gather(*checks, return_exceptions=True), strict=True):
+            if isinstance(failure, BaseException):
+                self._take_out(server, str(failure))
+        self._least_loaded()
+
+    @property
+    def served_weights(self) -> Sequence[ServedWeights]:  # type: ignore[override]
+        return (self, *(part for server in self._servers for part in server.policy.served_weights))
+
+    @property
+    def state(self) -> tuple[int, list[str]]:
+        """The version of the weights, and why each server is out; empty for one in use."""
+        return self.version, [server.reason for server in self._servers]
+
+    @override
+    def take(self, state: Any) -> None:
+        self.version, reasons = state
+        for server, reason in zip(self._servers, reasons, strict=True):
+            if reason:
+                self._take_out(server, reason)
+            else:
+                server.reason, server.failures = "", 0
 
     @property
     def out(self) -> dict[str, str]:
@@ -113,8 +149,11 @@ class PolicyPool(Policy):
 
     async def refresh(self) -> None:
         """Load the current weights on every server."""
-        await self._publish(lambda policy: policy.refresh())
-        self.version = max(server.policy.version for server in self._servers if not server.reason)
+        try:
+            await self._publish(lambda policy: policy.refresh())
+            self.version = max(server.policy.version for server in self._servers if not server.reason)
+        finally:
+            self.share()
 
     async def update_weights(self, path: str, *, version: int | None = None) -> None:
         """Make every server load a checkpoint from a folder that all can read, see VllmPolicy.
@@ -148,8 +187,11 @@ class PolicyPool(Policy):
 
     async def _update(self, method: str, path: str, version: int | None) -> None:
         version = self.version + 1 if version is None else version
-        await self._publish(lambda policy: _method_of(policy, method)(path, version=version))
-        self.version = version
+        try:
+            await self._publish(lambda policy: _method_of(policy, method)(path, version=version))
+            self.version = version
+        finally:
+            self.share()
 
     async def _publish(self, work: Callable[[Policy], Awaitable[None]]) -> None:
         """Run `work` on every server in use or healthy again. Servers that succeed are in use, the others are out."""
@@ -216,6 +258,10 @@ class PolicyPool(Policy):
                 "weights takes them back in."
             )
         return min(servers, key=lambda server: server.load)
+
+
+def _pool_of(makers: Sequence[Callable[[], Policy]], deadline_s: float) -> PolicyPool:
+    return PolicyPool([make() for make in makers], deadline_s=deadline_s)
 
 
 async def _succeeds(check: Callable[[], Awaitable[None]]) -> bool:

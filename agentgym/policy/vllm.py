@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -29,11 +27,12 @@ from agentgym.policy.logit_hooks.served_masks import (
     require_vllm_form,
 )
 from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy.served_weights import ServedWeights, ServerRequests
 from agentgym.policy.vllm_images import completion_choice, generate_request
 from agentgym.policy.vllm_server import VllmServer
 
 
-class VllmPolicy(Policy):
+class VllmPolicy(ServedWeights, Policy):
     """Continues token ids through `/v1/completions`.
 
     The server must run with `--logprobs-mode processed_logprobs`, otherwise log-probabilities refer to temperature 1.
@@ -52,7 +51,7 @@ class VllmPolicy(Policy):
         logit_hook, logit_hook_options: registered name and options of the hook that restricts sampling. The server must
             run with agentgym's logits processor (see docs/models.md). Scores are not restricted.
         retry_policy: how long to try, see RetryPolicy.
-        connections: the maximum number of open requests.
+        connections: the maximum number of open requests; on a cluster, of each node.
         server: the process behind `base_url`, if this process started it. Once the server has ended, requests fail at
             once, with the path and the end of its log.
         check_base: awaited with this policy before its first adapter is loaded; its errors pass through
@@ -77,10 +76,11 @@ class VllmPolicy(Policy):
         server: VllmServer | None = None,
         check_base: Callable[[VllmPolicy], Awaitable[None]] | None = None,
     ) -> None:
+        super().__init__()
         self.model, self.name, self.context_tokens = model, f"vllm:{model}", context_tokens
         self.renderer: TemplateRenderer = renderer or _renderer(tokenizer or model, call_format)
         self.hook_maker = _hook_maker(self.renderer, logit_hook, logit_hook_options)
-        self._hook = {"logit_hook": logit_hook, "logit_hook_options": logit_hook_options or {}}
+        self._hook: dict[str, Any] = {"logit_hook": logit_hook, "logit_hook_options": logit_hook_options or {}}
         self._applies_masks = False  # False until checked
         self._call_masks: HermesMasks | None = None
         self._endpoint = JsonEndpoint(
@@ -90,15 +90,54 @@ class VllmPolicy(Policy):
             check_server=server.raise_if_ended if server is not None else None,
         )
         self._check_base = check_base  # None once the check has passed
-        self._updated: asyncio.Event | None = None  # during an update; set once the new weights are in place
-        self._drained: asyncio.Event | None = None  # set once no request uses the old weights
-        self._running: Counter[str] = Counter()  # requests, by the model or adapter that answers them
+        self._requests = ServerRequests()  # held during an update
         self._adapter: str | None = None  # the adapter that answers instead of the model
         self._former_adapters: list[str] = []  # adapters that were replaced, but are still on the server
 
     @override
     def identity(self) -> dict[str, Any]:
         return {**super().identity(), "call_format": self.renderer.call_format.name, **self._hook}
+
+    @override
+    def copier(self) -> Callable[[], Policy] | None:
+        """Return what makes a copy on another node; None for a socket, and a subclass that answers in its own way."""
+        if type(self).generate is not VllmPolicy.generate:
+            return None
+        return self._endpoint.on_hosts_that_reach_it(
+            partial(
+                VllmPolicy,
+                self._endpoint.base_url,
+                self.model,
+                renderer=self.renderer,
+                context_tokens=self.context_tokens,
+                retry_policy=self._endpoint.retry_policy,
+                connections=self._endpoint.connections,
+                **self._hook,
+            )
+        )
+
+    @override
+    async def check_reach(self) -> None:
+        if self.model not in (listed := await self._listed()):
+            raise PolicyError(f"the server there does not serve the model {self.model!r}, but {sorted(listed)}")
+
+    @property
+    def served_weights(self) -> Sequence[ServedWeights]:  # type: ignore[override]
+        return (self,)
+
+    @property
+    def state(self) -> tuple[bool, str | None, int]:
+        """Whether requests are held, the adapter that answers instead of the model, and the version of the weights."""
+        return self._requests.are_held, self._adapter, self.version
+
+    @override
+    def take(self, state: Any) -> None:
+        is_held, self._adapter, self.version = state
+        self._requests.hold() if is_held else self._requests.release()
+
+    @override
+    async def settled(self) -> frozenset[str]:
+        return await self._requests.settled()
 
     async def generate(self, request: Request) -> Reply:
         """Answer by continuing `prefix_ids`, or the rendered messages if there are none.
@@ -214,13 +253,11 @@ class VllmPolicy(Policy):
 
         Raises: PolicyError; the server then resumes with its current weights. One update at a time.
         """
-        if self._updated is not None:
+        if self._requests.are_held:
             raise PolicyError("Another update of the weights is still running. Await it before the next one.")
-        updated = self._updated = asyncio.Event()
+        self._requests.hold()
         try:
-            if self._running.total():
-                self._drained = asyncio.Event()
-                await self._drained.wait()
+            await asyncio.gather(self.settled(), self.share())
             await self._endpoint.post("/pause?mode=wait")  # the default would abort other clients' requests
             try:
                 call = {"method": "reload_weights", "kwargs": {"weights_path": path}}
@@ -230,8 +267,8 @@ class VllmPolicy(Policy):
             finally:
                 await self._endpoint.post("/resume")
         finally:
-            self._updated = self._drained = None
-            updated.set()
+            self._requests.release()
+            self.share()
 
     async def update_adapter(self, path: str, *, version: int | None = None) -> None:
         """Make the server load a LoRA adapter from a folder that it can read, and answer with the adapter.
@@ -248,7 +285,8 @@ class VllmPolicy(Policy):
         adapter = {"lora_name": name, "lora_path": path, "load_inplace": True}  # else a retry would fail
         await self._endpoint.post("/v1/load_lora_adapter", adapter, plain_text=True)
         self._answer_with(name, version)
-        for former in [former for former in self._former_adapters if not self._running[former]]:
+        in_use = (await self.settled()).union(*await self.share())
+        for former in [former for former in self._former_adapters if former not in in_use]:
             await self._endpoint.post("/v1/unload_lora_adapter", {"lora_name": former}, plain_text=True)
             self._former_adapters.remove(former)
 
@@ -284,16 +322,10 @@ class VllmPolicy(Policy):
         return await self._continue("/v1/completions", {"prompt": ids, **options})
 
     async def _continue(self, path: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
-        while self._updated is not None:
-            await self._updated.wait()
+        await self._requests.admitted()
         version, model = self.version, self._adapter or self.model
-        self._running[model] += 1
-        try:
+        with self._requests.request(model):
             answer = await self._endpoint.post(path, {"model": model, **body})
-        finally:
-            self._running[model] -= 1
-            if self._drained is not None and not self._running.total():
-                self._drained.set()
         choices = answer.get("choices") if isinstance(answer, dict) else None
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             raise PolicyError(f"The answer of {path} has no choices: {str(answer)[:200]!r}.")
@@ -313,38 +345,21 @@ class VllmPolicy(Policy):
             )
         return self.context_tokens - used
 
-    async def _ask_context(self) -> int:
+    async def _listed(self) -> dict[str, Any]:
+        """Return the context length of each model on the server."""
         answer = await self._endpoint.get("/v1/models")
         rows = answer.get("data") if isinstance(answer, dict) else None
-        context_lengths = {row.get("id"): row.get("max_model_len") for row in rows or [] if isinstance(row, dict)}
+        return {str(row.get("id")): row.get("max_model_len") for row in rows or [] if isinstance(row, dict)}
+
+    async def _ask_context(self) -> int:
+        context_lengths = await self._listed()
         length = context_lengths.get(self.model)
         if not isinstance(length, int):
             raise PolicyError(
                 f"The server gives no max_model_len for the model {self.model!r}; it serves "
-                f"{sorted(map(str, context_lengths))}. Correct the model's name, or give context_tokens."
+                f"{sorted(context_lengths)}. Correct the model's name, or give context_tokens."
             )
         return length
-
-
-def save_untied(model: Any, tokenizer: Any, folder: str | Path) -> None:
-    """Write a checkpoint whose output layer is not tied to the embeddings, for `update_weights`. Single process only.
-
-    An unmerged adapter is left out.
-    """
-    from safetensors.torch import save_file
-
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    weights = {
-        name.replace(".base_layer.", "."): value.detach().cpu().contiguous().clone()
-        for name, value in model.state_dict().items()
-        if ".lora_" not in name
-    }
-    weights["lm_head.weight"] = model.get_output_embeddings().weight.detach().cpu().contiguous().clone()
-    save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
-    config = model.config.to_dict() | {"tie_word_embeddings": False, "architectures": [type(model).__name__]}
-    (target / "config.json").write_text(json.dumps(config, indent=2, default=str), encoding="utf-8")
-    tokenizer.save_pretrained(target)
 
 
 def _sampled(choice: dict[str, Any]) -> tuple[list[int], list[float]]:

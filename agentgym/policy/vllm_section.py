@@ -6,7 +6,7 @@ from collections import Counter
 
 from pydantic import model_validator
 
-from agentgym.number_types import Positive
+from agentgym.number_types import Count, Positive
 from agentgym.options import Section
 
 
@@ -34,6 +34,9 @@ class VllmSection(Section):
     """Further arguments of the started server, as `vllm serve` takes them, for example ["--max-model-len=4096"]."""
     start_s: Positive = 600.0
     """The seconds within which a started server must be ready."""
+    connections: Count = 256
+    """The number of requests that this process has open at each server; further ones wait. On a cluster each node whose
+    worker asks the servers itself has as many."""
     deadline_s: Positive = 300.0
     """The number of seconds in which one of several servers must answer a request or load new weights. A slower server
     is left out.

@@ -16,14 +16,14 @@ import torch
 from agentgym.errors import RecipeError
 from agentgym.messages import Message
 from agentgym.policy.adapters import has_adapter, own_model
-from agentgym.policy.checkpoint import save_model, tokenizer_of
+from agentgym.policy.checkpoint import save_model, save_untied, tokenizer_of
 from agentgym.policy.http import RetryPolicy
 from agentgym.policy.policy_section import PolicySection
 from agentgym.policy.pool import PolicyPool
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.scoring import score
 from agentgym.policy.transformers import evaluating
-from agentgym.policy.vllm import VllmPolicy, save_untied
+from agentgym.policy.vllm import VllmPolicy
 from agentgym.policy.vllm_check import served_model
 from agentgym.policy.vllm_section import VllmSection
 from agentgym.policy.vllm_server import SERVED_NAME, VllmServer
@@ -91,6 +91,7 @@ class TrainedVllmPolicy(VllmPolicy):
         Raises: PolicyError if the server cannot be started, or does not take the weights.
         """
         await self._engine.serve(self, version)
+        self.share()
 
 
 class TrainedVllmPool(PolicyPool):
@@ -112,6 +113,7 @@ class TrainedVllmPool(PolicyPool):
         await self._engine.serve(self, version)
         for member in self._members:  # each server has these weights, or the pool leaves it out
             member.version = self.version
+            member.share()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ class VllmEngine:
         self._adapters = 2 + staleness  # number of adapters in use at once if episodes play in the background
         self._hook: dict[str, Any] = model.section.model_dump(include={"logit_hook", "logit_hook_options"})
         self.server: VllmServer | None = None
-        self.deadline_s = section.deadline_s
+        self.deadline_s, self._connections = section.deadline_s, section.connections
         self._loaded: tuple[TrainedVllmPolicy | TrainedVllmPool, list[int]] | None = None
         self.served = {url: section.model or served_model(url) for url in section.urls}
         if not self.served:
@@ -169,12 +171,13 @@ class VllmEngine:
             self._shares_gpus = section.gpus is None
 
     def options(self, address: str, model: Any) -> dict[str, Any]:
-        """Return a VllmPolicy's options: the logit hook and, for an adapter, a check of the server's base model."""
+        """Return a VllmPolicy's options, with a check of the server's base model for an adapter."""
+        options = self._hook | {"connections": self._connections}
         if self.server is not None or not has_adapter(model):
-            return self._hook
+            return options
         autocast = getattr(torch, self._model.autocast) if self._model.autocast else None
         check = BaseModelCheck(model, address, str(self._model.section.path), self._model.max_drift, autocast)
-        return self._hook | {"check_base": check}
+        return options | {"check_base": check}
 
     def policy(
         self, model: Any, processing_class: Any, renderer: TemplateRenderer

@@ -13,9 +13,9 @@ from model_server import Answer, serving
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import Call, Message
 from agentgym.policy import Request, RetryPolicy, Sampling, VllmPolicy
+from agentgym.policy.checkpoint import save_untied
 from agentgym.policy.logit_hooks.contract import make_hook
 from agentgym.policy.logit_hooks.served_masks import GRAMMAR, OTHER_TOKENS, PROBE, SAME_TOKENS
-from agentgym.policy.vllm import save_untied
 
 QUICK = RetryPolicy(attempt_s=5, total_s=20, attempts=2, backoff_s=0.001)
 

@@ -43,7 +43,8 @@ class Link:
 
     async def begin(self):
         self._check()
-        return await self.worker.begin("s", self.spec)
+        spooled, self.relays = await self.worker.begin("s", self.spec)
+        return spooled
 
     async def deliver(self, items):
         self._check()

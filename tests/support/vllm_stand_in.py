@@ -3,7 +3,8 @@
     python -m vllm_stand_in '{"log": "/tmp/log", "ends_after": 5, "signal": 9}'
 
 It samples random tokens from no model at all, and notes each request in its log. It prints its address. The setting
-"prompt_logprobs" holds what it says of the tokens of a prompt but the first; without it each has -5.
+"prompt_logprobs" holds what it says of the tokens of a prompt but the first; without it each has -5. With "marks" its
+first two tokens are the number of the weights, or of the adapter, when a request came and "takes_s" later.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -30,6 +32,9 @@ class Handler(BaseHTTPRequestHandler):
     lock = threading.Lock()
     settings: Mapping[str, Any] = {}
     completions = 0
+    reloads = 0
+    adapters: list[str] = []
+    unloaded: set[str] = set()
 
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers.get("content-length") or 0))
@@ -40,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/v1/completions" and "seed" in body:
             self._end_when_due()
         data = json.dumps(self._answer(path, body)).encode()
-        self.send_response(200)
+        self.send_response(404 if body.get("model") in self.unloaded else 200)
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -62,6 +67,11 @@ class Handler(BaseHTTPRequestHandler):
             return {"data": [{"id": "m", "max_model_len": 4096}]}
         if path == "/collective_rpc":
             assert Path(body["kwargs"]["weights_path"], "model.safetensors").is_file()
+            Handler.reloads += 1
+        if path == "/v1/load_lora_adapter":
+            self.adapters.append(body["lora_name"])
+        if path == "/v1/unload_lora_adapter":
+            self.unloaded.add(body["lora_name"])
         if path != "/v1/completions":
             return {}
         if "prompt_logprobs" in body:
@@ -70,8 +80,14 @@ class Handler(BaseHTTPRequestHandler):
             return {"choices": [{"logprobs": {"top_logprobs": [{"a": -1 / body["temperature"]}]}}]}
         chance = random.Random(body["seed"])
         ids = [chance.randrange(VOCABULARY) for _ in range(min(3, body["max_tokens"]))]
+        if self.settings.get("marks"):
+            ids[:2] = [self._weights(body["model"]), self._weights(body["model"], self.settings["takes_s"])]
         logprobs = {"token_logprobs": [-5.0] * len(ids)}
         return {"choices": [{"token_ids": ids, "logprobs": logprobs, "finish_reason": "stop"}]}
+
+    def _weights(self, model: str, after_s: float = 0.0) -> int:
+        time.sleep(after_s)
+        return self.adapters.index(model) + 1 if model in self.adapters else self.reloads
 
     def _scores(self, ids: list[int]) -> list[dict[str, Any] | None]:
         """As vLLM gives them: nothing of the first token, then a row for each."""

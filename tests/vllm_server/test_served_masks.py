@@ -23,8 +23,8 @@ from agentgym.policy import (
     make_model,
     make_tokenizer,
 )
+from agentgym.policy.checkpoint import save_untied
 from agentgym.policy.logit_hooks.served_masks import GRAMMAR
-from agentgym.policy.vllm import save_untied
 from agentgym.policy.vllm_server import SERVED_NAME, VllmServer
 
 pytestmark = pytest.mark.timeout(900)

@@ -25,9 +25,8 @@ from agentgym.policy import (
     make_tokenizer,
 )
 from agentgym.policy.adapters import merged, new_adapter
-from agentgym.policy.checkpoint import save_model
+from agentgym.policy.checkpoint import save_model, save_untied
 from agentgym.policy.load_options import LoraOptions
-from agentgym.policy.vllm import save_untied
 from agentgym.policy.vllm_server import SERVED_NAME, VllmServer
 
 pytestmark = pytest.mark.timeout(900)
