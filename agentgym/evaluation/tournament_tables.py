@@ -30,13 +30,13 @@ class Drawn:
         if not self.estimate["n"] or not self.characters:
             return self.words
 
-        def place(value: float) -> int:
+        def column(value: float) -> int:
             share = (min(max(value, self.least), self.most) - self.least) / (self.most - self.least)
             return round(share * (self.characters - 1))
 
-        low, high, value = (place(self.estimate[name]) for name in ("low", "high", "value"))
+        low, high, value = (column(self.estimate[name]) for name in ("low", "high", "value"))
         line = ["-" if low <= i <= high else " " for i in range(self.characters)]
-        line[place(0.0)] = "|"
+        line[column(0.0)] = "|"
         line[value] = "o"
         return "".join(line)
 
@@ -147,7 +147,10 @@ def _details(pair: Mapping[str, Any]) -> Iterator[ComparisonTable]:
             [
                 each["task"],
                 f"{percent(each['first'])} -> {percent(each['second'])}",
-                *(EpisodeId(pair[arm], one) for arm, one in zip(("first", "second"), each["episodes"], strict=True)),
+                *(
+                    EpisodeId(pair[arm], episode)
+                    for arm, episode in zip(("first", "second"), each["episodes"], strict=True)
+                ),
             ]
             for each in listed
         ]

@@ -93,7 +93,7 @@ def test_a_pair_is_shown_by_kind_of_task_and_by_the_tasks_that_changed():
     assert len(pair["changed"]) == pair["better"] + pair["worse"]
     for each in pair["changed"]:
         solved = [float(sample) for sample in (each["first"], each["second"])]
-        assert all(one.split("/")[-1].startswith(f"{each['task']}#") for one in each["episodes"])
+        assert all(episode.split("/")[-1].startswith(f"{each['task']}#") for episode in each["episodes"])
         assert abs(solved[0] - solved[1]) <= abs(pair["changed"][0]["second"] - pair["changed"][0]["first"])
     by_kind, changed = (table for table in tables({**FACTS, "pairs": [pair]}) if "->" in table.title)
     assert [row[0] for row in by_kind.rows] == ["all tasks", "even", "odd"]
