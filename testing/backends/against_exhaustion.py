@@ -144,10 +144,11 @@ async def objects_that_outlive_their_process(target: Target) -> None:
         key = 0x41474e54
         if create:
             libc.shmget(key, 1 << 20, 0o1666); libc.semget(key, 1, 0o1666); libc.msgget(key, 0o1666)
-            libc.syscall(240, b"agentgym", 0o102, 0o666, None)
+            libc.syscall(CALLS["mq_open"], b"agentgym", 0o102, 0o666, None)
         found = [name for name, number in (
             ("segment", libc.shmget(key, 0, 0)), ("semaphore", libc.semget(key, 0, 0)), ("queue", libc.msgget(key, 0)),
-            ("POSIX queue", libc.syscall(240, b"agentgym", 0, 0, None) if not create else -1)) if number >= 0]
+            ("POSIX queue", -1 if create else libc.syscall(CALLS["mq_open"], b"agentgym", 0, 0, None)),
+        ) if number >= 0]
         report(found)
     """
     await target.report(code, create=True)

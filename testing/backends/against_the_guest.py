@@ -81,10 +81,9 @@ async def starving_the_guest_by_its_limits(target: Target) -> None:
         if os.getpriority(os.PRIO_PROCESS, 1) != before: through.append("everybody's priority")
         attempt("its scheduling class", lambda: os.sched_setscheduler(1, 5, os.sched_param(0)))
         attempt("its processors", lambda: os.sched_setaffinity(1, {0}))
-        if os.uname().machine == "x86_64":
-            if libc.syscall(251, 1, 1, 3 << 13) == 0: through.append("its disk priority")
-            attributes = (ctypes.c_uint32 * 14)(48, 5)
-            if libc.syscall(314, 1, attributes, 0) == 0: through.append("its scheduling attributes")
+        if libc.syscall(CALLS["ioprio_set"], 1, 1, 3 << 13) == 0: through.append("its disk priority")
+        attributes = (ctypes.c_uint32 * 14)(48, 5)
+        if libc.syscall(CALLS["sched_setattr"], 1, attributes, 0) == 0: through.append("its scheduling attributes")
     """)
     check_not(bool(through), f"it changed {', '.join(through)}")
     check_equal((await target.sandbox.exec(["echo", "on"])).stdout, b"on\n", "the next call")
@@ -103,7 +102,8 @@ async def descriptors_of_the_guest(target: Target) -> None:
         try:
             handle = os.pidfd_open(1)
             for number in range(10):
-                if libc.syscall(438, handle, number, 0) >= 0: through.append(f"descriptor {number} of process 1")
+                if libc.syscall(CALLS["pidfd_getfd"], handle, number, 0) >= 0:
+                    through.append(f"descriptor {number} of process 1")
             os.close(handle)
         except OSError: pass
         for number in range(3, 256):

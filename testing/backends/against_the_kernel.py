@@ -6,18 +6,17 @@ from .check import NotApplicable, check_equal, check_not, checks_of
 from .testbed import Target, dedented, reported
 
 _CALLS = """
-    import ctypes, platform
+    import ctypes
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
     def allowed(what, result):
         if result >= 0: through.append(what)
-    def call(what, number, *arguments):  # the numbers are those of x86-64
-        if platform.machine() == "x86_64": allowed(what, libc.syscall(number, *arguments))
-    def privileged(what, number, *arguments):  # refused for want of a privilege, before the arguments are looked at
-        if platform.machine() == "x86_64":
-            ctypes.set_errno(0)
-            if libc.syscall(number, *arguments) >= 0 or ctypes.get_errno() not in (1, 13, 38):
-                through.append(f"{what} (error {ctypes.get_errno()})")
+    def call(name, *arguments, what=None):
+        if CALLS[name] is not None: allowed(what or name, libc.syscall(CALLS[name], *arguments))
+    def privileged(name, *arguments):  # refused for want of a privilege, before the arguments are looked at
+        ctypes.set_errno(0)
+        if libc.syscall(CALLS[name], *arguments) >= 0 or ctypes.get_errno() not in (1, 13, 38):
+            through.append(f"{name} (error {ctypes.get_errno()})")
     empty = ctypes.create_string_buffer(256)
 """
 
@@ -37,14 +36,14 @@ async def mounting(target: Target) -> None:
         allowed("bind mount", libc.mount(b"/", b"/work", None, 4096, None))
         allowed("remount to write", libc.mount(None, b"/usr", None, 32 | 4096, None))
         allowed("change of propagation", libc.mount(None, b"/", None, 1 << 20, None))
-        privileged("umount", 166, b"/proc", 4)
-        privileged("umount of /tmp", 166, b"/tmp", 4)
-        call("pivot_root", 155, b"/work", b"/work")
+        privileged("umount2", b"/proc", 4)
+        privileged("umount2", b"/tmp", 4)
+        call("pivot_root", b"/work", b"/work")
         allowed("chroot", libc.chroot(b"/work"))
-        call("open_tree", 428, -100, b"/", 1)
-        call("fsopen", 430, b"tmpfs", 0)
-        call("move_mount", 429, -100, b"/work", -100, b"/tmp", 0)
-        call("mount_setattr", 442, -100, b"/usr", 0, empty, 32)
+        call("open_tree", -100, b"/", 1)
+        call("fsopen", b"tmpfs", 0)
+        call("move_mount", -100, b"/work", -100, b"/tmp", 0)
+        call("mount_setattr", -100, b"/usr", 0, empty, 32)
     """,
     )
 
@@ -60,11 +59,11 @@ async def new_namespaces(target: Target) -> None:
         for name, flag in kinds:
             allowed(f"unshare {name}", libc.unshare(flag))
             if flag != 0x80:
-                child = libc.syscall(56, flag | 17, 0, 0, 0, 0) if platform.machine() == "x86_64" else -1
+                child = libc.syscall(CALLS["clone"], flag | 17, 0, 0, 0, 0)
                 if child == 0: os._exit(0)
                 allowed(f"clone {name}", child)
         arguments = (ctypes.c_uint64 * 11)(0x10000000, 0, 0, 0, 17)
-        child = libc.syscall(435, arguments, 88)
+        child = libc.syscall(CALLS["clone3"], arguments, 88)
         if child == 0: os._exit(0)
         allowed("clone3 user", child)
         for one in ("1", "self"):
@@ -83,7 +82,7 @@ async def privileges(target: Target) -> None:
         libc, sets = ctypes.CDLL(None), ctypes.create_string_buffer(24)
         try: fields = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
         except PermissionError:
-            libc.syscall(125, struct.pack("II", 0x20080522, 0), sets)
+            libc.syscall(CALLS["capget"], struct.pack("II", 0x20080522, 0), sets)
             effective, permitted, inherited, *_ = struct.unpack("6I", sets.raw)
             bounds = sum(1 << number for number in range(64) if libc.prctl(23, number, 0, 0, 0) == 1)
             fields = {"CapEff": f"{effective:x}", "CapPrm": f"{permitted:x}", "CapInh": f"{inherited:x}",
@@ -158,18 +157,18 @@ async def keyrings(target: Target) -> None:
     await _allowed(
         target,
         """
-        call("keyctl: the session's keyring", 250, 0, -3, 1)
-        call("keyctl: the user's keyring", 250, 0, -4, 1)
-        call("keyctl: a keyring to join", 250, 1, b"agentgym")
-        call("add_key", 248, b"user", b"agentgym", b"x", 1, -3)
-        call("request_key", 249, b"user", b"agentgym", None, 0)
+        call("keyctl", 0, -3, 1, what="keyctl: the session's keyring")
+        call("keyctl", 0, -4, 1, what="keyctl: the user's keyring")
+        call("keyctl", 1, b"agentgym", what="keyctl: a keyring to join")
+        call("add_key", b"user", b"agentgym", b"x", 1, -3)
+        call("request_key", b"user", b"agentgym", None, 0)
     """,
     )
 
 
 async def io_uring(target: Target) -> None:
     """Tries to set up io_uring, whose operations bypass a system-call filter: it is refused."""
-    await _allowed(target, 'call("io_uring_setup", 425, 4, empty)')
+    await _allowed(target, 'call("io_uring_setup", 4, empty)')
 
 
 async def bpf_and_performance_counters(target: Target) -> None:
@@ -178,13 +177,13 @@ async def bpf_and_performance_counters(target: Target) -> None:
         target,
         """
         attribute = (ctypes.c_uint32 * 32)(2, 4, 4, 1)
-        call("a BPF map", 321, 0, attribute, 72)
+        call("bpf", 0, attribute, 72, what="a BPF map")
         counter = (ctypes.c_uint32 * 32)(1, 128)
-        call("a performance counter", 298, counter, 0, -1, -1, 0)
-        call("userfaultfd", 323, 0)
-        call("fanotify", 300, 0, 0)
-        call("open by handle", 304, -100, empty, 0)
-        call("lookup_dcookie", 212, 0, empty, 1)
+        call("perf_event_open", counter, 0, -1, -1, 0, what="a performance counter")
+        call("userfaultfd", 0)
+        call("fanotify_init", 0, 0, what="fanotify")
+        call("open_by_handle_at", -100, empty, 0, what="open by handle")
+        call("lookup_dcookie", 0, empty, 1)
     """,
     )
 
@@ -194,23 +193,23 @@ async def administering_the_machine(target: Target) -> None:
     await _allowed(
         target,
         """
-        privileged("init_module", 175, empty, 1, b"")
-        privileged("finit_module", 313, -1, b"", 0)
-        privileged("delete_module", 176, b"x", 0)
-        privileged("kexec_load", 246, 0, 0, None, 99)
-        privileged("reboot", 169, 0xfee1dead, 672274793, 99, None)
-        privileged("swapon", 167, b"/nowhere", 0)
-        privileged("acct", 163, b"/nowhere")
-        privileged("quotactl", 179, 0x80000100, b"/nowhere", 0, None)
+        privileged("init_module", empty, 1, b"")
+        privileged("finit_module", -1, b"", 0)
+        privileged("delete_module", b"x", 0)
+        privileged("kexec_load", 0, 0, None, 99)
+        privileged("reboot", 0xfee1dead, 672274793, 99, None)
+        privileged("swapon", b"/nowhere", 0)
+        privileged("acct", b"/nowhere")
+        privileged("quotactl", 0x80000100, b"/nowhere", 0, None)
         import os, time
         now = (ctypes.c_long * 2)(int(time.time()), 0)  # whoever may set the clock sets it to what it was
         allowed("clock_settime", libc.clock_settime(0, now))
         allowed("settimeofday", libc.settimeofday(now, None))
         name = os.uname().nodename.encode()
         allowed("sethostname", libc.sethostname(name, len(name)))
-        call("syslog", 103, 3, empty, 100)
-        call("iopl", 172, 3)
-        call("ioperm", 173, 0, 1, 1)
+        call("syslog", 3, empty, 100)
+        call("iopl", 3)
+        call("ioperm", 0, 1, 1)
     """,
     )
 

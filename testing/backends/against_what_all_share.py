@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from pathlib import Path
 
@@ -35,15 +34,16 @@ async def shared_kernel_allowances(target: Target) -> None:
             return most
         def context():
             handle = ctypes.c_ulong()
-            return libc.syscall(206, 16, ctypes.byref(handle))
+            return libc.syscall(CALLS["io_setup"], 16, ctypes.byref(handle))
         held = []
         def page():
             held.append(mmap.mmap(-1, 2 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)); return 0
-        def file_page(): return libc.syscall(319, b"x", 4)
+        def file_page(): return libc.syscall(CALLS["memfd_create"], b"x", 4)
         timer = ctypes.create_string_buffer(8)
-        report({"inotify instances": count(20, lambda: libc.syscall(294, 0)), "contexts of AIO": count(4, context),
+        def instance(): return libc.syscall(CALLS["inotify_init1"], 0)
+        report({"inotify instances": count(20, instance), "contexts of AIO": count(4, context),
                 "huge pages": count(1, page), "files of huge pages": count(1, file_page),
-                "timers": count(20_000, lambda: libc.syscall(222, 0, None, timer))})
+                "timers": count(20_000, lambda: libc.syscall(CALLS["timer_create"], 0, None, timer))})
     """
     counts = await target.report(code)
     timers = counts.pop("timers")
@@ -152,13 +152,13 @@ async def watching_what_others_open(target: Target) -> None:
     through = await target.through("""
         import ctypes, fcntl
         libc = ctypes.CDLL(None, use_errno=True)
-        def call(number, *arguments):
-            if libc.syscall(number, *arguments) < 0: raise OSError
+        def call(name, *arguments):
+            if libc.syscall(CALLS[name], *arguments) < 0: raise OSError
         folder, program = os.open("/usr/bin", os.O_RDONLY), os.open("/usr/bin/env", os.O_RDONLY)
         attempt("dnotify", lambda: fcntl.fcntl(folder, 1026, 0x80000001))
         attempt("a lease", lambda: fcntl.fcntl(program, 1024, fcntl.F_RDLCK))
-        attempt("inotify", lambda: call(294, 0))
-        attempt("fanotify", lambda: call(300, 0x200, 0))
+        attempt("inotify", lambda: call("inotify_init1", 0))
+        attempt("fanotify", lambda: call("fanotify_init", 0x200, 0))
     """)
     check_not(bool(through), f"it watches by {', '.join(through)}")
 
@@ -208,8 +208,6 @@ async def terminals_of_all(target: Target) -> None:
 
 async def core_scheduling(target: Target) -> None:
     """Asks for separate cores, for which the kernel changes the scheduler of the whole machine."""
-    if platform.machine() != "x86_64":
-        raise NotApplicable("the attack uses a system call number of x86-64")
     through = await target.through("""
         import ctypes
         libc = ctypes.CDLL(None, use_errno=True)

@@ -10,6 +10,7 @@ import pytest
 from counts import guests_below, open_files, processes_below
 
 from agentgym.errors import SandboxDied
+from agentgym.sandbox.guest.architecture import CALLS
 from agentgym.sandbox.namespaces.backend import NamespacesBackend
 from agentgym.testing.backends.testbed import mounts
 
@@ -234,5 +235,6 @@ async def test_resets_leave_nothing_on_the_host(small):
 
 
 async def test_no_queue_outlives_its_processes(sandbox):
-    code = "import ctypes, os; print(ctypes.CDLL(None, use_errno=True).syscall(240, b'q', os.O_CREAT | 2, 0o600, None))"
+    number = CALLS["mq_open"]
+    code = f"import ctypes, os; print(ctypes.CDLL(None).syscall({number}, b'q', os.O_CREAT | 2, 0o600, None))"
     assert (await sandbox.run_python(code)).text == "-1\n"

@@ -103,7 +103,7 @@ def _confine_joined(
         *_drop_privileges(),
         *_keep_descriptors(descriptors),
         syscall("write", CONTROL, greeting, len(greeting)),
-        syscalls.poll_readable(SPAWNER, 0),
+        syscalls.poll_readable(SPAWNER, wait=False),
     )
 
 
@@ -124,7 +124,7 @@ def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Syscall]:
     yield from _limit(*(order[name] for name in _LIMITS[3:]))
     yield from _drop_privileges()
     yield from _keep_descriptors({CONTROL: RECEIVED, SPAWNER: _WATCHED, MEMORY[0]: RECEIVED + 1})
-    yield syscalls.poll_readable(SPAWNER, 0)
+    yield syscalls.poll_readable(SPAWNER, wait=False)
 
 
 def _drop_privileges() -> Iterator[Syscall]:

@@ -1,11 +1,12 @@
-"""Assembles classic BPF programs by which the kernel checks system calls, for x86-64."""
+"""Assembles classic BPF programs by which the kernel checks system calls."""
 
 from __future__ import annotations
 
 import errno
 import struct
 
-_X86_64 = 0xC000003E
+from .architecture import AUDIT
+
 LOAD, JUMP, EQUAL, GREATER_EQUAL, ANY_BIT, AND, RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x54, 0x06
 ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 TRACE = 0x7FF00000  # stop for the tracer
@@ -27,10 +28,10 @@ def assembled(verdicts: dict[int, int | str], parts: dict[str, list[Line]], *, n
             starts.pop()
         starts += [(number, verdict), (number + 1, ALLOW)]
     if newest is not None:
-        starts.append((newest + 1, REFUSE | errno.ENOSYS))  # also all x32 calls
+        starts.append((newest + 1, REFUSE | errno.ENOSYS))  # also all x32 calls of x86-64
     head = [
         (LOAD, 0, 0, ARCHITECTURE),
-        (EQUAL, 1, 0, _X86_64),
+        (EQUAL, 1, 0, AUDIT),
         (RETURN, 0, 0, KILL),
         (LOAD, 0, 0, NUMBER),
     ]

@@ -15,7 +15,7 @@ import sys
 import traceback
 from typing import Any
 
-from . import frames
+from . import architecture, frames
 
 FOLDER = "/.agentgym/code"  # the guest's sources inside a container
 SOCKET_FOLDER = "/.agentgym/meeting"  # the directory with the host's socket
@@ -45,8 +45,8 @@ def main() -> None:
     control.connect(f"{SOCKET_FOLDER}/{SOCKET_NAME}")
     order, descriptors = _read_request(control)
     try:
-        if os.uname().machine != "x86_64":
-            raise OSError(f"this machine is {os.uname().machine}, but the filter of system calls works only on x86_64")
+        if reason := architecture.unsupported():
+            raise OSError(reason)
         count = len(descriptors) - order["layers"]
         score = descriptors[0] if count else _own_oom_score()
         _serve(control, order, score, descriptors[count:])

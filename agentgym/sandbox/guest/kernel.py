@@ -12,6 +12,8 @@ import signal
 import struct
 from functools import cache
 
+from . import architecture
+from .architecture import CALLS
 from .openat_beneath import open_beneath_stepwise
 
 CLONE_PARENT = 0x00008000
@@ -41,10 +43,6 @@ _LAST_CAPABILITY = 63
 _CAPABILITY_HEADER = struct.pack("II", 0x20080522, 0)  # version 3 of the interface, for this process
 _CHILD_ENDED = int(signal.SIGCHLD)
 
-# x86-64
-_SECCOMP = 317
-_CLONE, _CAPGET, _CAPSET, _PIVOT_ROOT = 56, 125, 126, 155
-_OPEN_TREE, _CLOSE_RANGE, _OPENAT2, _MOUNT_SETATTR = 428, 436, 437, 442
 _RACES = 64  # maximum calls of openat2 while the kernel answers EAGAIN
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -83,8 +81,10 @@ _kept_filters: list[tuple[ctypes.Array[ctypes.c_char], _FilterProgram]] = []
 def unsupported() -> str | None:
     """Return why this machine cannot hold sandboxes at all; None if it can."""
     system = os.uname()
-    if system.sysname != "Linux" or system.machine != "x86_64":
-        return f"this is {system.sysname} on {system.machine}; namespaces are made on Linux on x86_64 only"
+    if system.sysname != "Linux":
+        return f"this is {system.sysname}; namespaces are made on Linux only"
+    if reason := architecture.unsupported():
+        return reason
     release = tuple(int(part) for part in system.release.split("-")[0].split(".")[:2])
     if release < (5, 14):
         return f"the kernel is {system.release}; 5.14 or newer is needed (process limits per user namespace)"
@@ -117,7 +117,9 @@ def set_mount(target: str, attributes: int) -> None:
     """Add attributes to a mount and everything mounted below it."""
     attr = _MountAttr(attr_set=attributes)
     _check(
-        _libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, _text(target), _AT_RECURSIVE, ctypes.byref(attr), ctypes.c_size_t(32)),
+        _libc.syscall(
+            CALLS["mount_setattr"], _AT_FDCWD, _text(target), _AT_RECURSIVE, ctypes.byref(attr), ctypes.c_size_t(32)
+        ),
         f"mount_setattr {target}",
     )
 
@@ -125,7 +127,7 @@ def set_mount(target: str, attributes: int) -> None:
 def copy_mount(path: str) -> int:
     """Return a descriptor of a new mount of a folder, which lies in no file tree until it is moved there."""
     flags = _OPEN_TREE_CLONE | os.O_CLOEXEC
-    descriptor = int(_libc.syscall(_OPEN_TREE, _AT_FDCWD, _text(path), ctypes.c_uint(flags)))
+    descriptor = int(_libc.syscall(CALLS["open_tree"], _AT_FDCWD, _text(path), ctypes.c_uint(flags)))
     _check(descriptor, f"open_tree {path}")
     return descriptor
 
@@ -138,7 +140,7 @@ def map_ids(mount: int, user_namespace: int) -> None:
     """
     attr = _MountAttr(attr_set=_MOUNT_ATTR_IDMAP, userns_fd=user_namespace)
     flags, size = ctypes.c_uint(_AT_EMPTY_PATH), ctypes.c_size_t(ctypes.sizeof(attr))
-    _check(_libc.syscall(_MOUNT_SETATTR, mount, b"", flags, ctypes.byref(attr), size), "mount_setattr idmap")
+    _check(_libc.syscall(CALLS["mount_setattr"], mount, b"", flags, ctypes.byref(attr), size), "mount_setattr idmap")
 
 
 def detach(target: str) -> None:
@@ -146,7 +148,7 @@ def detach(target: str) -> None:
 
 
 def pivot_root(new: str, old: str) -> None:
-    _check(_libc.syscall(_PIVOT_ROOT, _text(new), _text(old)), f"pivot_root {new}")
+    _check(_libc.syscall(CALLS["pivot_root"], _text(new), _text(old)), f"pivot_root {new}")
 
 
 def fork_into(namespaces: int) -> int:
@@ -156,7 +158,7 @@ def fork_into(namespaces: int) -> int:
     uses only as the owner of locks. A later fork by libc caches the right id.
     """
     _before_fork()
-    pid: int = _clone(_CLONE, namespaces | _CHILD_ENDED, *_NOTHING)
+    pid: int = _clone(CALLS["clone"], namespaces | _CHILD_ENDED, *_NOTHING)
     if pid == 0:
         _after_fork_in_child()
         return 0
@@ -179,7 +181,9 @@ def open_beneath(
     """
     how = _OpenHow(flags | os.O_CLOEXEC, mode, resolve | RESOLVE_NO_MAGICLINKS)
     for _ in range(_RACES):
-        descriptor = _libc.syscall(_OPENAT2, directory, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24))
+        descriptor = _libc.syscall(
+            CALLS["openat2"], directory, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24)
+        )
         if descriptor >= 0 or ctypes.get_errno() != errno.EAGAIN:
             break
     if descriptor < 0 and ctypes.get_errno() == errno.ENOSYS:
@@ -193,7 +197,7 @@ def open_beneath(
 def change_directory(path: str) -> None:
     """Change the working directory, but not through a /proc link to a process's open files. Raises: OSError."""
     how = _OpenHow(os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, 0, RESOLVE_NO_MAGICLINKS)
-    descriptor = _libc.syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24))
+    descriptor = _libc.syscall(CALLS["openat2"], _AT_FDCWD, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24))
     # gVisor does not have this call, but there the guest holds no directory open
     if descriptor < 0 and ctypes.get_errno() == errno.ENOSYS:
         os.chdir(path)
@@ -225,7 +229,7 @@ def read_from(path: str) -> bytes:
 
 def close_from(lowest: int) -> None:
     """Close every descriptor from `lowest` on."""
-    _check(_libc.syscall(_CLOSE_RANGE, ctypes.c_uint(lowest), ctypes.c_uint(0x7FFFFFFF), 0), "close_range")
+    _check(_libc.syscall(CALLS["close_range"], ctypes.c_uint(lowest), ctypes.c_uint(0x7FFFFFFF), 0), "close_range")
 
 
 def drop_from_bounding_set(capability: int) -> None:
@@ -240,7 +244,7 @@ def forbid_new_privileges() -> None:
 
 def install_filter(program: bytes) -> None:
     """Have the kernel check every system call of this process, and of what it starts, by a classic BPF program."""
-    _check(_libc.syscall(_SECCOMP, 1, 0, ctypes.c_void_p(filter_at(program))), "seccomp")
+    _check(_libc.syscall(CALLS["seccomp"], 1, 0, ctypes.c_void_p(filter_at(program))), "seccomp")
 
 
 def die_with_parent() -> None:
@@ -278,7 +282,7 @@ def held_capabilities() -> int:
 
 def _capability_sets() -> tuple[int, ...]:
     sets = ctypes.create_string_buffer(24)
-    _check(_libc.syscall(_CAPGET, _CAPABILITY_HEADER, sets), "capget")
+    _check(_libc.syscall(CALLS["capget"], _CAPABILITY_HEADER, sets), "capget")
     return struct.unpack("6I", sets.raw)
 
 
@@ -288,7 +292,7 @@ def keep_capabilities() -> None:
     capability_words = struct.pack(
         "6I", effective, permitted, permitted, effective_high, permitted_high, permitted_high
     )
-    _check(_libc.syscall(_CAPSET, _CAPABILITY_HEADER, capability_words), "capset")
+    _check(_libc.syscall(CALLS["capset"], _CAPABILITY_HEADER, capability_words), "capset")
     for capability in range(_LAST_CAPABILITY + 1):
         if (permitted | permitted_high << 32) >> capability & 1:
             _check(

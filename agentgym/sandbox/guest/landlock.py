@@ -8,8 +8,9 @@ import struct
 from collections.abc import Iterable
 
 from . import kernel
+from .architecture import CALLS
 
-_CREATE, _ADD, _RESTRICT = 444, 445, 446
+_CREATE, _ADD, _RESTRICT = (CALLS[f"landlock_{name}"] for name in ("create_ruleset", "add_rule", "restrict_self"))
 _VERSION, _BELOW = 1, 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_FOLDER, _TRUNCATE, _IOCTL = 1, 2, 4, 8, 1 << 14, 1 << 15
 _READ = _EXECUTE | _READ_FILE | _READ_FOLDER

@@ -13,12 +13,13 @@ import struct
 from collections.abc import Callable, Sequence
 
 from . import surroundings
+from .architecture import CALLS
 
-_CHMOD, _FCHMOD, _FCHMODAT, _FCHMODAT2 = 90, 91, 268, 452
-_UTIME, _UTIMES, _FUTIMESAT, _UTIMENSAT = 132, 235, 261, 280
-_FCHOWNAT = 260
-_CHOWN = (92, 93, 94, _FCHOWNAT)  # chown, fchown, lchown: files keep their owner
-NUMBERS = (_CHMOD, _FCHMOD, _FCHMODAT, _FCHMODAT2, _UTIME, _UTIMES, _FUTIMESAT, _UTIMENSAT, *_CHOWN)
+_MODES = ("chmod", "fchmod", "fchmodat", "fchmodat2")
+_TIMES = ("utime", "utimes", "futimesat", "utimensat")
+_OWNERS = ("chown", "fchown", "lchown", "fchownat")  # files keep their owner
+_NAMES = {CALLS[name]: name for name in (*_MODES, *_TIMES, *_OWNERS) if name in CALLS}
+NUMBERS = tuple(_NAMES)
 _HERE, _NO_FOLLOW, _EMPTY_PATH = -100, 0x100, 0x1000
 _syscall = ctypes.CDLL(None, use_errno=True).syscall
 _syscall.restype = ctypes.c_long
@@ -34,15 +35,16 @@ def perform(number: int, arguments: Sequence[int], thread: int, text_at: ReadTex
         arguments: the arguments of the call. thread: the thread that makes it.
         text_at, bytes_at: functions that read the thread's memory.
     """
+    name = _NAMES[number]
     try:
-        if number in _CHOWN:
-            return _give_to_itself(*_owner(number, arguments))
-        if number in (_CHMOD, _FCHMOD, _FCHMODAT, _FCHMODAT2):
-            location, mode, flags = _mode_call(number, arguments)
+        if name in _OWNERS:
+            return _give_to_itself(*_owner(name, arguments))
+        if name in _MODES:
+            location, mode, flags = _mode_call(name, arguments)
             with _File(thread, *location, flags, text_at) as path:
                 os.chmod(path, mode & 0o7777)
             return 0
-        location, times, flags = _time_call(number, arguments, bytes_at)
+        location, times, flags = _time_call(name, arguments, bytes_at)
         with _File(thread, *location, flags, text_at) as path:
             _set_times(path, times)
         return 0
@@ -92,8 +94,8 @@ def _signed(number: int) -> int:
     return ctypes.c_int(number & 0xFFFFFFFF).value
 
 
-def _owner(number: int, arguments: Sequence[int]) -> tuple[int, int]:
-    first = 2 if number == _FCHOWNAT else 1
+def _owner(name: str, arguments: Sequence[int]) -> tuple[int, int]:
+    first = 2 if name == "fchownat" else 1
     return _signed(arguments[first]), _signed(arguments[first + 1])
 
 
@@ -102,28 +104,28 @@ def _give_to_itself(user: int, group: int) -> int:
     return 0 if mine else -errno.EPERM
 
 
-def _mode_call(number: int, arguments: Sequence[int]) -> tuple[tuple[int, int], int, int]:
+def _mode_call(name: str, arguments: Sequence[int]) -> tuple[tuple[int, int], int, int]:
     """Return the folder and the path's address, the mode, and the flags."""
-    if number == _CHMOD:
+    if name == "chmod":
         return (_HERE, arguments[0]), arguments[1], 0
-    if number == _FCHMOD:
+    if name == "fchmod":
         return (_signed(arguments[0]), 0), arguments[1], 0
-    flags = arguments[3] if number == _FCHMODAT2 else 0
+    flags = arguments[3] if name == "fchmodat2" else 0
     return (_signed(arguments[0]), arguments[1]), arguments[2], flags
 
 
-def _time_call(number: int, arguments: Sequence[int], bytes_at: ReadBytes) -> tuple[tuple[int, int], bytes | None, int]:
+def _time_call(name: str, arguments: Sequence[int], bytes_at: ReadBytes) -> tuple[tuple[int, int], bytes | None, int]:
     """Return the folder and the path's address, two times as utimensat takes them (None: now), and the flags."""
-    if number == _UTIMENSAT:
+    if name == "utimensat":
         times = _times_at(arguments[2], 32, bytes_at) if arguments[2] else None
         return (_signed(arguments[0]), arguments[1]), times, arguments[3]
-    if number == _FUTIMESAT:
+    if name == "futimesat":
         location, address = (_signed(arguments[0]), arguments[1]), arguments[2]
     else:
         location, address = (_HERE, arguments[0]), arguments[1]
     if not address:
         return location, None, 0
-    if number == _UTIME:
+    if name == "utime":
         first, last = struct.unpack("qq", _times_at(address, 16, bytes_at))
         return location, struct.pack("qqqq", first, 0, last, 0), 0
     first, micro, last, other = struct.unpack("qqqq", _times_at(address, 32, bytes_at))
@@ -139,6 +141,8 @@ def _times_at(address: int, length: int, bytes_at: ReadBytes) -> bytes:
 
 
 def _set_times(path: str, times: bytes | None) -> None:
-    result = _syscall(ctypes.c_long(_UTIMENSAT), ctypes.c_long(_HERE), os.fsencode(path), times, ctypes.c_long(0))
+    result = _syscall(
+        ctypes.c_long(CALLS["utimensat"]), ctypes.c_long(_HERE), os.fsencode(path), times, ctypes.c_long(0)
+    )
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

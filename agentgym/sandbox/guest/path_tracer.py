@@ -6,7 +6,7 @@ from its first instruction; a filter stops the calls that take paths, no others.
 all that it traces. Nothing here protects anything: another thread may change a path after it was read. Landlock, which
 checks the files that the kernel really opens, does.
 
-x86-64. A call that is changed is stopped once more at its end, because programs rely on the registers that they passed.
+A call that is changed is stopped once more at its end, because programs rely on the registers that they passed.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from functools import partial
 from typing import NoReturn
 
 from . import kernel, landlock, metadata_calls, surroundings, traced_filter
-from .traced_threads import ARGUMENTS, CONTINUE, LISTEN, NUMBER, PAGE, RESULT, STACK, TO_ITS_END, Threads, go_on, seize
+from .architecture import CALLS, REGISTERS, numbers
+from .traced_threads import CONTINUE, LISTEN, PAGE, TO_ITS_END, Threads, go_on, seize
 
-_GETCWD, _READLINK, _READLINKAT, _EXECVE = 79, 89, 267, 59
+_ARGUMENTS = REGISTERS.arguments
+_GETCWD, _READLINKAT = CALLS["getcwd"], CALLS["readlinkat"]
+_FIRST = """open stat lstat access execve truncate chdir mkdir rmdir creat unlink readlink chmod chown lchown utime
+    mknod statfs utimes setxattr lsetxattr getxattr lgetxattr listxattr llistxattr removexattr lremovexattr"""
+_SECOND = """openat mkdirat mknodat fchownat futimesat newfstatat unlinkat readlinkat fchmodat faccessat utimensat
+    execveat statx openat2 faccessat2 fchmodat2"""
 # by number: which arguments are paths
 PATHS = {
-    # open, stat, lstat, access, execve, truncate, chdir, mkdir, rmdir, creat, unlink, readlink, chmod, chown, lchown,
-    # utime, mknod, statfs, utimes
-    **dict.fromkeys((2, 4, 6, 21, _EXECVE, 76, 80, 83, 84, 85, 87, _READLINK, 90, 92, 94, 132, 133, 137, 235), (0,)),
-    # setxattr, lsetxattr, getxattr, lgetxattr, listxattr, llistxattr, removexattr, lremovexattr
-    **dict.fromkeys((188, 189, 191, 192, 194, 195, 197, 198), (0,)),
-    **dict.fromkeys((82, 86, 88), (0, 1)),  # rename, link, symlink
-    # openat, mkdirat, mknodat, fchownat, futimesat, newfstatat, unlinkat, readlinkat, fchmodat, faccessat, utimensat,
-    # execveat, statx, openat2, faccessat2, fchmodat2
-    **dict.fromkeys((257, 258, 259, 260, 261, 262, 263, _READLINKAT, 268, 269, 280, 322, 332, 437, 439, 452), (1,)),
-    **dict.fromkeys((264, 265, 316), (1, 3)),  # renameat, linkat, renameat2
-    266: (0, 2),  # symlinkat
+    **dict.fromkeys(numbers(*_FIRST.split()), (0,)),
+    **dict.fromkeys(numbers(*_SECOND.split()), (1,)),
+    **dict.fromkeys(numbers("rename", "link", "symlink"), (0, 1)),
+    **dict.fromkeys(numbers("renameat", "linkat", "renameat2"), (1, 3)),
+    CALLS["symlinkat"]: (0, 2),
     _GETCWD: (),
 }
-_RESULTS = {_GETCWD: 0, _READLINK: 1, _READLINKAT: 2}  # which argument is the buffer for a path
+_RESULTS = {_GETCWD: 0, _READLINKAT: 2, **dict.fromkeys(numbers("readlink"), 1)}  # which argument is a path's buffer
+_STARTS = numbers("execve", "execveat")
 
 _OPTIONS = 0x1 | 0x2 | 0x4 | 0x8 | 0x80 | 0x100000  # SYSGOOD, FORK, VFORK, CLONE, SECCOMP, EXITKILL
 _AT_FILTER, _AT_STOP = 7, 128  # PTRACE_EVENT_SECCOMP, PTRACE_EVENT_STOP
@@ -49,7 +50,6 @@ _HERE = -100  # AT_FDCWD
 _ALL_THREADS = 0x40000000  # __WALL
 _STOPS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 _RED_ZONE = 128  # bytes below its stack that a program may use
-_SKIPPED = 2**64 - 1  # as the number of a call
 _RETRY_S, _LONGEST_RETRY_S = 0.0001, 0.005
 _ABOVE_RESERVED = 10  # the lowest number of a descriptor that `python.enter_child` does not replace
 
@@ -148,22 +148,21 @@ class _Tracer:
     def _call_begins(self, thread: int) -> None:
         """Replace the paths of a call, or make the call for the thread."""
         before = self.threads.registers(thread)
-        number, after, free = before[NUMBER], list(before), before[STACK] - _RED_ZONE
+        number, after, free = before[REGISTERS.number], list(before), before[REGISTERS.stack] - _RED_ZONE
         if self.shares_user and number in metadata_calls.NUMBERS:
-            arguments = [before[register] for register in ARGUMENTS]
+            arguments = [before[register] for register in _ARGUMENTS]
             text, content = partial(self.threads.text, thread), partial(self.threads.read, thread)
             result = metadata_calls.perform(number, arguments, thread, text, content)
-            after[NUMBER], after[RESULT] = _SKIPPED, result % 2**64
-            self.threads.set_registers(thread, after)
+            self.threads.skip_call(thread, after, result)
             go_on(CONTINUE, thread)
             return
         for argument in PATHS.get(number, ()):
-            path = self.threads.text(thread, before[ARGUMENTS[argument]])
+            path = self.threads.text(thread, before[_ARGUMENTS[argument]])
             if path is not None and self._is_moved(path):
                 real = self.folder + path + b"\0"
                 free = (free - len(real)) & ~7
                 if self.threads.write(thread, free, real):
-                    after[ARGUMENTS[argument]] = free
+                    after[_ARGUMENTS[argument]] = free
         if after == before and number not in _RESULTS:
             go_on(CONTINUE, thread)
             return
@@ -176,19 +175,20 @@ class _Tracer:
         before = self.unfinished.pop(thread, None)
         if before is not None:
             after = self.threads.registers(thread)
-            number, result = before[NUMBER], ctypes.c_int64(after[RESULT]).value
-            if number != _EXECVE or result < 0:  # a program that was just started has registers of its own
-                for register in ARGUMENTS:
-                    after[register] = before[register]
+            number, result = before[REGISTERS.number], ctypes.c_int64(after[REGISTERS.result]).value
+            if number not in _STARTS or result < 0:  # a program that was just started has registers of its own
+                for register in _ARGUMENTS:
+                    if register != REGISTERS.result:
+                        after[register] = before[register]
             if number in _RESULTS and result > 0:
-                after[RESULT] = self._shortened(thread, before, result)
+                after[REGISTERS.result] = self._shortened(thread, before, result)
             self.threads.set_registers(thread, after)
         go_on(CONTINUE, thread)
 
     def _shortened(self, thread: int, before: list[int], length: int) -> int:
         """Take the folder out of a path that a call has returned. Returns: the new length."""
-        number = before[NUMBER]
-        address, size = (before[ARGUMENTS[_RESULTS[number] + which]] for which in (0, 1))
+        number = before[REGISTERS.number]
+        address, size = (before[_ARGUMENTS[_RESULTS[number] + which]] for which in (0, 1))
         path = (self.threads.read(thread, address, min(length, PAGE)) or b"").rstrip(b"\0")
         if not path.startswith(self.folder):
             return length
@@ -202,9 +202,9 @@ class _Tracer:
 
     def _target(self, thread: int, before: list[int]) -> bytes | None:
         """Return the whole target of the link that a call of readlink or readlinkat has read; None if it is gone."""
-        (which,) = PATHS[before[NUMBER]]
-        name = os.fsdecode(self.threads.text(thread, before[ARGUMENTS[which]]) or b"")
-        folder = ctypes.c_int(before[ARGUMENTS[0]] & 0xFFFFFFFF).value if which else _HERE
+        (which,) = PATHS[before[REGISTERS.number]]
+        name = os.fsdecode(self.threads.text(thread, before[_ARGUMENTS[which]]) or b"")
+        folder = ctypes.c_int(before[_ARGUMENTS[0]] & 0xFFFFFFFF).value if which else _HERE
         if not name.startswith("/"):
             name = f"/proc/{thread}/{'cwd' if folder == _HERE else f'fd/{folder}'}/{name}"
         try:

@@ -1,4 +1,4 @@
-"""The system calls that a sandbox may not make, as a classic BPF program for x86-64.
+"""The system calls that a sandbox may not make, as a classic BPF program.
 
 Everything is allowed except: what changes the machine or its namespaces, what reads other processes, kernel interfaces
 with a record of vulnerabilities (io_uring, bpf, userfaultfd, keyrings), what uses up or shows something of the whole
@@ -17,6 +17,7 @@ import errno
 from collections.abc import Collection, Iterable
 from functools import cache
 
+from .architecture import CALLS, numbers
 from .bpf import (
     ALLOW,
     AND,
@@ -62,7 +63,7 @@ SOCKET_OPTIONS: dict[int, frozenset[int]] = {
     _UDPLITE: frozenset(),  # the same options as UDP's, of a UDP socket
     _TLS: frozenset(),
 }
-"""The socket options that a sandbox may set, by level, as the kernel numbers them on x86-64.
+"""The socket options that a sandbox may set, by level, as the kernel numbers them on x86-64 and arm64.
 
 Options that are not listed are refused at these levels: memberships and keys, whose removal holds a lock of the whole
 machine for minutes if there are many (multicast, anycast, TCP-MD5, TCP-AO); code that the kernel runs for each packet
@@ -72,30 +73,31 @@ the kernel's to refuse. Levels that are not listed belong to sockets that a sand
 """
 
 
-DENIED = {
-    "mount": 165, "umount2": 166, "pivot_root": 155, "chroot": 161, "unshare": 272, "setns": 308,
-    "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "move_mount": 429, "open_tree": 428,
-    "mount_setattr": 442, "open_tree_attr": 467,
-    "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312, "pidfd_getfd": 438,
-    "process_madvise": 440,
-    "bpf": 321, "perf_event_open": 298, "userfaultfd": 323,
-    "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
-    "keyctl": 250, "add_key": 248, "request_key": 249,
-    "kexec_load": 246, "kexec_file_load": 320, "init_module": 175, "finit_module": 313, "delete_module": 176,
-    "reboot": 169, "swapon": 167, "swapoff": 168, "acct": 163, "syslog": 103, "quotactl": 179, "quotactl_fd": 443,
-    "settimeofday": 164, "clock_settime": 227, "adjtimex": 159, "clock_adjtime": 305,
-    "open_by_handle_at": 304, "name_to_handle_at": 303, "fanotify_init": 300,
-    "iopl": 172, "ioperm": 173, "modify_ldt": 154, "personality": 135, "vhangup": 153,
-    "mbind": 237, "set_mempolicy": 238, "set_mempolicy_home_node": 450, "move_pages": 279, "migrate_pages": 256,
-    "lookup_dcookie": 212, "nfsservctl": 180, "uselib": 134, "_sysctl": 156,
-    "sethostname": 170, "setdomainname": 171,
+DENIED = (
+    "mount", "umount2", "pivot_root", "chroot", "unshare", "setns",
+    "fsopen", "fsconfig", "fsmount", "fspick", "move_mount", "open_tree",
+    "mount_setattr", "open_tree_attr",
+    "ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd",
+    "process_madvise",
+    "bpf", "perf_event_open", "userfaultfd",
+    "io_uring_setup", "io_uring_enter", "io_uring_register",
+    "keyctl", "add_key", "request_key",
+    "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module",
+    "reboot", "swapon", "swapoff", "acct", "syslog", "quotactl", "quotactl_fd",
+    "settimeofday", "clock_settime", "adjtimex", "clock_adjtime",
+    "open_by_handle_at", "name_to_handle_at", "fanotify_init",
+    "iopl", "ioperm", "modify_ldt", "personality", "vhangup",
+    "mbind", "set_mempolicy", "set_mempolicy_home_node", "move_pages", "migrate_pages",
+    "lookup_dcookie", "nfsservctl", "uselib", "_sysctl",
+    "sethostname", "setdomainname",
     # System V objects and POSIX queues outlive their processes, so their memory is never freed
-    "shmget": 29, "semget": 64, "msgget": 68, "mq_open": 240,
-}  # fmt: skip
+    "shmget", "semget", "msgget", "mq_open",
+)  # fmt: skip
 # inotify shows what neighbours and the host do with the files of /usr, which all share. Its instances, and the
 # contexts of asynchronous I/O, are counted for the user who made the namespace, so for all sandboxes together.
-ABSENT = {"inotify_init": 253, "inotify_init1": 294, "io_setup": 206, "memfd_secret": 447}
-_NEWEST = 469  # the last call in this list: file_setattr, new in Linux 6.17
+# a filter cannot read clone3's flags, which are in memory: libc then falls back to clone
+ABSENT = ("inotify_init", "inotify_init1", "io_setup", "memfd_secret", "clone3")
+_NEWEST = CALLS["file_setattr"]  # the last call in this list, new in Linux 6.17
 
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16  # socket families, inside an empty network namespace
 _STREAM, _DATAGRAM, _PACKETS, _KIND_OF_SOCKET = 1, 2, 5, 0xF  # the mask selects the kind without its flags
@@ -113,22 +115,12 @@ _CORE_SCHEDULING = 62  # an option of prctl that changes the scheduler of the wh
 _DROP_CACHE = 4  # POSIX_FADV_DONTNEED
 _WAIT_FOR_DISK = 4  # MS_SYNC
 
-_CONNECT = 42
-# a filter cannot read clone3's flags, which are in memory: libc then falls back to clone
-_SPECIAL: dict[int, int | str] = {
-    9: "mmap", 319: "memfd_create", 53: "socketpair", 54: "setsockopt", 72: "fcntl", 157: "prctl",
-    221: "fadvise64", 26: "msync", 277: "sync_file_range",
-    41: "socket", 56: "clone", 435: REFUSE | errno.ENOSYS, 16: "ioctl", 160: "setrlimit", 302: "prlimit",
-    133: "mknod", 259: "mknodat",
-    141: "setpriority", 251: "ioprio_set",
-    **dict.fromkeys((142, 144, 203, 314), "scheduling"),  # sched_setparam, _setscheduler, _setaffinity, _setattr
-    # fsync, fdatasync, syncfs: they work even on a file that is open only for reading
-    **dict.fromkeys((74, 75, 306), "flush"),
-    162: PRETEND,  # sync
-}  # fmt: skip
-# chown, fchown, lchown, fchownat; setuid, setgid, setreuid, setregid, setgroups, setresuid, setresgid, setfsuid and
-# setfsgid
-_IDENTITY = (92, 93, 94, 260, 105, 106, 113, 114, 116, 117, 119, 122, 123)
+_SCHEDULING = ("sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr")
+_FLUSHES = ("fsync", "fdatasync", "syncfs")  # they work even on a file that is open only for reading
+_IDENTITY = (
+    "chown", "fchown", "lchown", "fchownat", "setuid", "setgid", "setreuid", "setregid", "setgroups", "setresuid",
+    "setresgid", "setfsuid", "setfsgid",
+)  # fmt: skip
 _GUEST = 1  # the guest's pid: agent code may do these things to other processes of its user, but not to the guest
 _EVERY_PROCESS_OF_THE_USER = {"setpriority": 2, "ioprio_set": 3}
 _CORE_LIMIT = 4
@@ -146,16 +138,18 @@ def program(*, as_root: bool = False, sockets: bool = True) -> bytes:
     A binary tree, not a list of comparisons: seven steps decide about any call. The kernel also checks it faster when
     it is installed; a list of this length takes 0.4 ms.
     """
-    verdicts = dict.fromkeys(DENIED.values(), REFUSE | errno.EPERM)
-    verdicts |= dict.fromkeys(ABSENT.values(), REFUSE | errno.ENOSYS)
-    special = dict(_SPECIAL)
-    if as_root:
-        verdicts |= dict.fromkeys(_IDENTITY, PRETEND)
     parts = _argument_checks()
     if not sockets:
         parts["socket"] = _socket_that_cannot_connect()
-        special[_CONNECT] = REFUSE | errno.EACCES
-    return assembled({**verdicts, **special}, parts, newest=_NEWEST)
+    verdicts: dict[int, int | str] = {number: name for name in parts for number in numbers(name)}
+    for names, verdict in (
+        (DENIED, REFUSE | errno.EPERM),
+        (ABSENT, REFUSE | errno.ENOSYS),
+        (("sync", *(_IDENTITY if as_root else ())), PRETEND),
+        (() if sockets else ("connect",), REFUSE | errno.EACCES),
+    ):
+        verdicts |= dict.fromkeys(numbers(*names), verdict)
+    return assembled(verdicts, parts, newest=_NEWEST)
 
 
 def _argument_checks() -> dict[str, list[Line]]:
@@ -216,7 +210,7 @@ def _argument_checks() -> dict[str, list[Line]]:
             (RETURN, 0, 0, PRETEND),
             (RETURN, 0, 0, ALLOW),
         ],
-        "prlimit": [
+        "prlimit64": [
             *_unless_guest(FIRST_ARGUMENT),
             (LOAD, 0, 0, SECOND_ARGUMENT),
             (EQUAL, 0, 5, _CORE_LIMIT),
@@ -228,7 +222,7 @@ def _argument_checks() -> dict[str, list[Line]]:
             (RETURN, 0, 0, PRETEND),
             (RETURN, 0, 0, ALLOW),
         ],
-        "scheduling": [*_unless_guest(FIRST_ARGUMENT), (RETURN, 0, 0, ALLOW)],
+        **{name: [*_unless_guest(FIRST_ARGUMENT), (RETURN, 0, 0, ALLOW)] for name in _SCHEDULING},
         **{
             name: [
                 (LOAD, 0, 0, FIRST_ARGUMENT),
@@ -239,12 +233,15 @@ def _argument_checks() -> dict[str, list[Line]]:
             ]
             for name, everybody in _EVERY_PROCESS_OF_THE_USER.items()
         },
-        "flush": [  # the kernel refuses anything that is not a descriptor
-            (LOAD, 0, 0, FIRST_ARGUMENT),
-            (GREATER_EQUAL, 1, 0, _NEGATIVE),
-            (RETURN, 0, 0, PRETEND),
-            (RETURN, 0, 0, ALLOW),
-        ],
+        **{
+            name: [  # the kernel refuses anything that is not a descriptor
+                (LOAD, 0, 0, FIRST_ARGUMENT),
+                (GREATER_EQUAL, 1, 0, _NEGATIVE),
+                (RETURN, 0, 0, PRETEND),
+                (RETURN, 0, 0, ALLOW),
+            ]
+            for name in _FLUSHES
+        },
         "clone": no_bit(FIRST_ARGUMENT, _CLONE_NEW_ANYTHING, errno.EPERM),
         "mknod": no_device(SECOND_ARGUMENT, THIRD_ARGUMENT),
         "mknodat": no_device(THIRD_ARGUMENT, FOURTH_ARGUMENT),

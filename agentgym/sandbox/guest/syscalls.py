@@ -16,18 +16,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from . import kernel
+from .architecture import CALLS
 
 # the error number to ignore (or 0), the call's number, its six arguments
 Syscall = tuple[Any, ...]
 PREVIOUS_RESULT: Any = ...  # as a first argument, it means the result of the previous call
 
-_NUMBERS = {  # x86-64
-    "write": 1, "poll": 7, "ioctl": 16, "socket": 41, "chdir": 80, "fchdir": 81, "mkdir": 83, "chmod": 90,
-    "setgroups": 116, "setresuid": 117, "setresgid": 119, "capset": 126, "pivot_root": 155, "prctl": 157,
-    "mount": 165, "umount2": 166, "sethostname": 170, "openat": 257, "unshare": 272, "dup3": 292,
-    "prlimit64": 302, "setns": 308, "seccomp": 317, "move_mount": 429, "close_range": 436, "mount_setattr": 442,
-}  # fmt: skip
-_NAMES = {number: name for name, number in _NUMBERS.items()}
+_NAMES = {number: name for name, number in CALLS.items()}
 _ARGUMENTS = 6
 _HERE = -100  # AT_FDCWD
 _RECURSIVE = 0x8000  # AT_RECURSIVE
@@ -42,7 +37,7 @@ _system_call.argtypes = [ctypes.c_long, *[ctypes.c_void_p] * _ARGUMENTS]  # numb
 def syscall(name: str, *arguments: int | str | bytes | None, ignored_errno: int = 0) -> Syscall:
     """Return a call for `execute`. `ignored_errno`: the error number that is not a failure; 0 for none."""
     encoded = [os.fsencode(argument) if isinstance(argument, str) else argument for argument in arguments]
-    return ignored_errno, _NUMBERS[name], *encoded, *[None] * (_ARGUMENTS - len(encoded))
+    return ignored_errno, CALLS[name], *encoded, *[None] * (_ARGUMENTS - len(encoded))
 
 
 def execute(syscalls: Iterable[Syscall]) -> int:
@@ -83,9 +78,9 @@ def close_others(open_descriptors: Iterable[int]) -> Iterator[Syscall]:
         lowest = descriptor + 1
 
 
-def poll_readable(descriptor: int, timeout_ms: int) -> Syscall:
-    """Return 1 if there is something to read or the other end is closed, else 0. A timeout of -1 waits for ever."""
-    return syscall("poll", struct.pack("ihh", descriptor, select.POLLIN, 0), 1, timeout_ms)
+def poll_readable(descriptor: int, *, wait: bool) -> Syscall:
+    """Return 1 if there is something to read or the other end is closed, else 0, or wait until it is 1."""
+    return syscall("ppoll", struct.pack("ihh", descriptor, select.POLLIN, 0), 1, None if wait else bytes(16), None)
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> Syscall:
@@ -106,8 +101,8 @@ def set_mount(target: str, attributes: int) -> Syscall:
 def make_folder(path: str, mode: int, *, may_exist: bool = False) -> list[Syscall]:
     """Make a folder with exactly this mode."""
     return [
-        syscall("mkdir", path, 0o777, ignored_errno=errno.EEXIST if may_exist else 0),
-        syscall("chmod", path, mode),
+        syscall("mkdirat", _HERE, path, 0o777, ignored_errno=errno.EEXIST if may_exist else 0),
+        syscall("fchmodat", _HERE, path, mode),
     ]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable
 
+from .architecture import CALLS, numbers
 from .bpf import (
     ALLOW,
     ANY_BIT,
@@ -23,9 +24,10 @@ from .bpf import (
 
 _SIGNAL_COMMANDS = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX: have the kernel signal any process of the user
 _SIGNAL_REQUESTS = (0x8901, 0x8902)  # FIOSETOWN and SIOCSPGRP, the same
-_OF_A_PROCESS = (302, 142, 144, 203, 314)  # prlimit, sched_setparam, _setscheduler, _setaffinity, _setattr
-_ATTRIBUTES = (188, 189, 190, 197, 198, 199, 463, 466, 469)  # setxattr, removexattr and their kin, file_setattr
-_PRIORITIES = (141, 251)  # setpriority, ioprio_set
+_SIGNALS = ("tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_open")
+_OF_A_PROCESS = ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr")
+_ATTRIBUTES = """setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr setxattrat removexattrat
+    file_setattr"""
 _CLONE_UNTRACED = 0x00800000
 
 
@@ -58,10 +60,11 @@ def program(traced: Iterable[int], pids: tuple[int, ...], *, alone: bool) -> byt
             (RETURN, 0, 0, ALLOW),
         ],
     }
-    calls |= {62: "kill", 72: "fcntl", 16: "ioctl", 56: "clone", 424: refused}
-    calls |= dict.fromkeys((129, 200, 234, 297, 434), "first")  # signals to threads, with values; pidfd_open
-    calls |= dict.fromkeys(_OF_A_PROCESS, "first" if alone else "self")
-    calls |= dict.fromkeys(_PRIORITIES, "second" if alone else "second_self")
+    calls |= {CALLS[name]: name for name in ("kill", "fcntl", "ioctl", "clone")}
+    calls |= dict.fromkeys(numbers("pidfd_send_signal"), refused)
+    calls |= dict.fromkeys(numbers(*_SIGNALS), "first")
+    calls |= dict.fromkeys(numbers(*_OF_A_PROCESS), "first" if alone else "self")
+    calls |= dict.fromkeys(numbers("setpriority", "ioprio_set"), "second" if alone else "second_self")
     if not alone:
-        calls |= dict.fromkeys(_ATTRIBUTES, REFUSE | errno.EOPNOTSUPP)
+        calls |= dict.fromkeys(numbers(*_ATTRIBUTES.split()), REFUSE | errno.EOPNOTSUPP)
     return assembled(calls, parts, newest=None)

@@ -6,14 +6,15 @@ import ctypes
 import errno
 import struct
 
+from .architecture import CALLS, REGISTERS
+
 CONTINUE, TO_ITS_END, LISTEN = 7, 24, 0x4208  # PTRACE_CONT, PTRACE_SYSCALL, PTRACE_LISTEN
-ARGUMENTS = (14, 13, 12, 7, 9, 8)  # rdi, rsi, rdx, r10, r8, r9 among the registers
-NUMBER, RESULT, STACK = 15, 10, 19  # orig_rax, rax, rsp
 PAGE = 4096
-_PEEK, _POKE, _GET, _SET, _SEIZE = 2, 5, 12, 13, 0x4206
-_READ, _WRITE = 310, 311  # process_vm_readv, process_vm_writev
+_PEEK, _POKE, _GET, _SET, _SEIZE = 2, 5, 0x4204, 0x4205, 0x4206  # PTRACE_PEEKDATA, POKEDATA, GETREGSET, ...
+_GENERAL = 1  # NT_PRSTATUS, the set of general registers
+_READ, _WRITE = CALLS["process_vm_readv"], CALLS["process_vm_writev"]
 _FORBIDDEN = (errno.EPERM, errno.ENOSYS)  # by the filter of a container
-_REGISTERS = struct.Struct("27Q")
+_STATE = struct.Struct(f"{REGISTERS.words}Q")
 _WORD = 8
 
 _library = ctypes.CDLL(None, use_errno=True)
@@ -40,17 +41,29 @@ class Threads:
 
     def __init__(self) -> None:
         self._page = ctypes.create_string_buffer(PAGE)
-        self._state = ctypes.create_string_buffer(_REGISTERS.size)
+        self._state = ctypes.create_string_buffer(_STATE.size)
+        self._of_state = (ctypes.c_uint64 * 2)(ctypes.addressof(self._state), _STATE.size)
         self._remote, self._local = (ctypes.c_uint64 * 2)(), (ctypes.c_uint64 * 2)()
 
     def registers(self, thread: int) -> list[int]:
         """Return the registers of a thread, as the kernel orders them."""
-        _ptrace(_GET, thread, None, ctypes.addressof(self._state))
-        return list(_REGISTERS.unpack(self._state.raw))
+        _ptrace(_GET, thread, _GENERAL, ctypes.addressof(self._of_state))
+        return list(_STATE.unpack(self._state.raw))
 
     def set_registers(self, thread: int, registers: list[int]) -> None:
-        ctypes.memmove(self._state, _REGISTERS.pack(*registers), _REGISTERS.size)
-        _ptrace(_SET, thread, None, ctypes.addressof(self._state))
+        _STATE.pack_into(self._state, 0, *registers)
+        _ptrace(_SET, thread, _GENERAL, ctypes.addressof(self._of_state))
+
+    def skip_call(self, thread: int, registers: list[int], result: int) -> None:
+        """Let a thread, stopped before a call, not make it but get a result of it."""
+        registers[REGISTERS.result] = result % 2**64
+        if REGISTERS.call_set is None:
+            registers[REGISTERS.number] = 2**64 - 1
+        else:
+            none = ctypes.c_int(-1)
+            call = (ctypes.c_uint64 * 2)(ctypes.addressof(none), ctypes.sizeof(none))
+            _ptrace(_SET, thread, REGISTERS.call_set, ctypes.addressof(call))
+        self.set_registers(thread, registers)
 
     def text(self, thread: int, address: int) -> bytes | None:
         """Return the text at an address, without its final zero; None if it is unreadable, or longer than a page."""

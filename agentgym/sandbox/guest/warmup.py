@@ -38,7 +38,7 @@ def warm_up() -> None:
         for stream in (host, control, guest.poller):
             stream.close()
         syscalls.execute(syscalls.close_others(before))
-    syscalls.execute([syscalls.poll_readable(0, 0)] * _CALLS)
+    syscalls.execute([syscalls.poll_readable(0, wait=False)] * _CALLS)
     ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -49,7 +49,7 @@ def _serve_calls(host: socket.socket, guest: server.Guest) -> None:
             guest.runner.prefork.forget()  # these calls fork; the later ones find a preforked child
         host.sendall(frames.encode({**_CALL, "id": number}, b"pass"))
         while (reply := replies.next()) is None:
-            if syscalls.execute([syscalls.poll_readable(host.fileno(), 0)]):
+            if syscalls.execute([syscalls.poll_readable(host.fileno(), wait=False)]):
                 replies.feed(host.recv(4096))
             else:
                 guest.run_once()

@@ -22,7 +22,7 @@ from .frames import MAX_DATAGRAM, receive_into
 from .syscalls import Syscall, execute
 
 _FIRST, _CONTROL = boot.RECEIVED, boot.CONTROL
-_WAIT_FOR_REQUEST = [syscalls.poll_readable(boot.CONTROL, -1)]
+_WAIT_FOR_REQUEST = [syscalls.poll_readable(boot.CONTROL, wait=True)]
 _MAX_CALL_BYTES = 1 << 15  # the most bytes of the system calls in one order
 _MAX_PASSED = 64
 _COMMAND_LINE = b"agentgym-guest"  # shown to sandboxes; the spawner's own names paths and processes of the host
@@ -67,7 +67,7 @@ class Zygote:
         if self.pid == 0:
             try:
                 kernel.die_with_parent()
-                if not execute([syscalls.poll_readable(spawner, 0)]):
+                if not execute([syscalls.poll_readable(spawner, wait=False)]):
                     orders = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                     execute(syscalls.close_others([theirs.fileno(), orders.fileno(), spawner, *keep]))
                     kernel.show_command_line(_COMMAND_LINE)

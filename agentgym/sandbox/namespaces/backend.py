@@ -321,8 +321,8 @@ def _creation_error(spawner_report: dict[str, Any] | None) -> SandboxError:
     text = text.replace("No space left on device at clone", "the limit on user namespaces is reached")
     return SandboxUnavailable(
         f"No sandbox can be created here: {text or 'the guest process died during setup'}. The namespaces backend "
-        "needs Linux 5.14 or newer on x86_64 with user namespaces (sysctl user.max_user_namespaces above 0 and, "
-        "where these exist, kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0). "
+        "needs Linux 5.14 or newer with user namespaces (sysctl user.max_user_namespaces above 0 and, where these "
+        "exist, kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0). "
         "In a container, start it with --security-opt seccomp=unconfined --security-opt systempaths=unconfined. "
         "Without these, --backend landlock isolates less and works: see docs/sandbox.md."
     )
