@@ -129,9 +129,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def waiting_tests(config: pytest.Config, items: list[pytest.Item], seconds_of: Mapping[str, float]) -> set[str]:
-    """Return the ids of long tests that another commit plays: none of named files, none for `make test-all`."""
-    named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
-    long = {item.nodeid: seconds_of[item.nodeid] for item in items if item.path.resolve() not in named}
+    """Return the ids of long tests that another commit plays. None of a named file or folder, and of tests/rules."""
+    tests = DURATIONS.parent
+    named = {Path(argument.partition("::")[0]).resolve() for argument in config.args} - {tests, tests.parent}
+    exempt = {tests / "rules", *named}
+    long = {item.nodeid: seconds_of[item.nodeid] for item in items if not exempt & {item.path, *item.path.parents}}
     if "AGENTGYM_TEST_ALL" in os.environ or (commit := this_commit()) is None:
         return set()
     return wait_for_their_turn(long, commit)

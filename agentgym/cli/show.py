@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -34,6 +36,9 @@ def show(
 ) -> None:
     """Show the results of a run so far, or print one of its episodes.
 
+    In a terminal it then goes through the episodes: j and k, Enter to read one, f to filter, / to search, m and d for
+    the difference of two, q to end. In a pipe it only prints.
+
     Example: agentgym show runs/quickstart --list held-out-after
     """
     from agentgym.cli.tables import print_episode
@@ -52,6 +57,28 @@ def show(
             ledger.close()
         return
     _summary(read(folder.path), folder, console)
+    if console.is_terminal and sys.stdin.isatty() and not console.is_dumb_terminal:
+        _browse(folder, console)
+
+
+def _browse(folder: RunFolder, console: Console) -> None:
+    """Open the browser of episodes; without the package, or without episodes, say how to see them."""
+    from agentgym._imports import install_command
+    from agentgym.storage.reader import LedgerReader
+
+    if not (folder.path / "ledger.sqlite").is_file():
+        return
+    if find_spec("textual") is None:
+        hint = f"To go through the episodes here: {install_command('view')}"
+        console.print(hint, style="dim", markup=False, soft_wrap=True)
+        return
+    from agentgym.cli.browse import EpisodeBrowser
+
+    reader = LedgerReader(folder.existing_ledger())
+    try:
+        EpisodeBrowser(reader).run()
+    finally:
+        reader.close()
 
 
 def _summary(contents: Contents, folder: RunFolder, console: Console) -> None:

@@ -13,6 +13,7 @@ from importlib.metadata import packages_distributions
 from source_tree import ROOT, project
 
 HEAVY_MODULES = {
+    "agentgym.cli.browse": "view",
     "agentgym.cluster.connections": "serve",
     "agentgym.cluster.environment_server": "serve",
     "agentgym.interop.ascii_json": "serve",
