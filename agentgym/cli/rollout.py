@@ -83,10 +83,20 @@ def play_and_keep(
         manager = EpisodeManager(agent, config, ledger=ledger, label=output.label, identity=identity)
         trajectories = run(_play(manager, chosen, spending), agent)
     out().print(episodes_table(trajectories))
+    if note := _driver_note(config.engine):
+        out().print(note.removeprefix(", "), markup=False)
     if output.folder:
         hint = f"Read one with: agentgym show {output.folder} --episode '{trajectories[0].id}'"
         out().print(hint, markup=False, soft_wrap=True)
     exit_by_failures(Counter(t.error or "" for t in trajectories if not t.scored), len(trajectories))
+
+
+def _driver_note(engine: object) -> str:
+    """Return how busy this process is, if it drives a cluster."""
+    from agentgym.rollout.engine import ReportingEngine
+
+    busy = engine.report().get("driver/busy") if isinstance(engine, ReportingEngine) else None
+    return "" if busy is None else f", driver {percent(busy)} busy"
 
 
 async def _play(manager: EpisodeManager, tasks: list[Task], spending: Spending) -> list[Trajectory]:
@@ -98,6 +108,7 @@ async def _play(manager: EpisodeManager, tasks: list[Task], spending: Spending) 
         async for trajectory in manager.run(tasks):
             trajectories.append(trajectory)
             solved += (trajectory.success or 0.0) if trajectory.scored else 0.0
-            progress.update(bar, advance=1, note=f"solved {percent(solved / len(trajectories))}")
+            note = f"solved {percent(solved / len(trajectories))}{_driver_note(manager.config.engine)}"
+            progress.update(bar, advance=1, note=note)
             spending.add(trajectory, len(trajectories), total)
     return trajectories

@@ -10,8 +10,8 @@ wire.py: the messages between them. tokens.py: the shared secret.
 Episodes on nodes: episode_worker.py plays them on each node, cluster_session.py is the driver's side of a run,
 session_workers.py chooses the worker of each episode, relay.py replaces the policy and the ledger on a node: a policy
 on a server is asked from there.
-episode_spool.py stores episodes that end while the driver is away. ray_engine.py and ray_nodes.py run all of this on
-Ray, and host_pool.py replaces the hosts that die.
+episode_spool.py stores episodes that end while the driver is away, and driver_load.py measures how busy the driver is.
+ray_engine.py and ray_nodes.py run all of this on Ray, and host_pool.py replaces the hosts that die.
 
 Sandboxes on nodes: sandbox_host.py makes them there, hosted_backend.py and hosted_sandbox.py are the driver's side, and
 ray_backend.py starts the hosts on the nodes of a Ray cluster. host_link.py connects to hosts, with heartbeats;

@@ -27,6 +27,9 @@ from agentgym.trajectory import Provenance
 from agentgym.trajectory.record import Trajectory
 from agentgym.trajectory.turn import Turn
 
+WRITE_S = 0.1
+"""How long a finished turn may wait for others, which are then written together. A turn that an episode waits for is
+written at once."""
 MAX_MOVES = 5
 """How often an episode may lose its worker before it counts as failed."""
 
@@ -71,6 +74,7 @@ class ClusterSession:
         self._unrecorded: dict[str, tuple[Worker, int]] = {}  # worker and number of ended, unrecorded episodes
         self._numbers = itertools.count()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._due: asyncio.Event | None = None  # while turns wait to be written together
         self._account, self._has_refused = open_account(), False
         policy = episodes.policy
         self._weights = policy.served_weights if isinstance(policy, Policy) else ()
@@ -272,7 +276,8 @@ class ClusterSession:
         writing: asyncio.Task[None] | None,
     ) -> None:
         """Ask the policy, once the episode's last turn is in the ledger."""
-        if writing is not None:
+        if writing is not None and not writing.done():
+            self._write_now()
             await asyncio.wait({writing})
         try:
             answer = await getattr(policy, method)(*arguments)
@@ -289,6 +294,9 @@ class ClusterSession:
         if turn is None:
             ledger.begin(trajectory)
             return
+        await self._is_due()
+        if placement.done.done():
+            return  # its end is written with all turns
         if head is not None:
             _copy(head, trajectory)
         try:
@@ -296,6 +304,18 @@ class ClusterSession:
         except Exception as error:  # noqa: BLE001  a turn that cannot be written ends the run
             if not placement.done.done():
                 placement.done.set_exception(error)
+
+    async def _is_due(self) -> None:
+        """Wait until a turn is to be written, together with all others that wait."""
+        if self._due is None:
+            self._due = asyncio.Event()
+            asyncio.get_running_loop().call_later(WRITE_S, self._write_now)
+        await self._due.wait()
+
+    def _write_now(self) -> None:
+        due, self._due = self._due, None
+        if due is not None:
+            due.set()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task that `close` cancels."""

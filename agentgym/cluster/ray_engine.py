@@ -18,6 +18,7 @@ from typing import Any
 from agentgym import registry
 from agentgym.cluster.call_frames import Pickled
 from agentgym.cluster.cluster_session import ClusterSession
+from agentgym.cluster.driver_load import DriverLoad
 from agentgym.cluster.episode_spool import folder_of_user
 from agentgym.cluster.episode_worker import EpisodeWorker, SessionSpec
 from agentgym.cluster.host_link import SILENCE_S, HostLink, HostNode
@@ -131,6 +132,7 @@ class RayEngine:
         self._pool = HostPool(live_nodes, self._start, partial(check, backend=backend), silence_s)
         self._sessions = itertools.count()
         self._players: set[ClusterSession] = set()
+        self._load = DriverLoad()
 
     @asynccontextmanager
     async def session(self, episodes: EpisodeFactory) -> AsyncIterator[EpisodePlayer]:
@@ -149,12 +151,13 @@ class RayEngine:
 
         player = ClusterSession(episodes, ready, self.wait_for_nodes_s)
         self._players.add(player)
-        try:
-            await player.open()
-            yield player
-        finally:
-            self._players.discard(player)
-            await player.close()
+        async with self._load.measured():
+            try:
+                await player.open()
+                yield player
+            finally:
+                self._players.discard(player)
+                await player.close()
 
     async def check(self, specs: Sequence[SandboxSpec], backend: str | Backend) -> None:
         """Start the workers, and open a sandbox for each spec on their nodes.
@@ -190,9 +193,13 @@ class RayEngine:
         return self._pool.lost
 
     def report(self) -> Mapping[str, float]:
-        """Return the state of the cluster: `nodes` that play now, `lost` workers so far, `episodes` being played."""
+        """Return the state of the cluster: `nodes` that play now, `lost` workers so far, `episodes` being played.
+
+        `driver/busy` is the share of the last minute of play in which this process's event loop computed.
+        """
         episodes = sum(player.playing for player in [*self._players])
-        return {"nodes": len(self._pool.alive), "lost": len(self._pool.lost), "episodes": episodes}
+        state = {"nodes": len(self._pool.alive), "lost": len(self._pool.lost), "episodes": episodes}
+        return {**state, "driver/busy": self._load.busy}
 
     async def probe(self) -> list[tuple[HostNode, dict[str, Any], str]]:
         """Return each node's facts, and why it cannot be used (empty if it can). End the workers afterwards.

@@ -19,7 +19,7 @@ Event = tuple[Any, ...]
 """An event: its kind, a number, and the data that belongs to the kind."""
 
 
-LINGER_S = 0.05
+LINGER_S = 0.1
 """How long a finished turn waits on its worker for others, since each delivery costs the driver about as much."""
 
 

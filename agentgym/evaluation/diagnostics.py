@@ -42,10 +42,13 @@ def wait_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def engine_metrics(engine: Any) -> dict[str, float]:
-    """Return an engine's reported metrics, such as `cluster/nodes`; empty if episodes are played in this process."""
+    """Return an engine's reported metrics, such as `cluster/nodes` and `driver/busy`; empty if episodes are played in
+    this process.
+    """
     if not isinstance(engine, ReportingEngine):
         return {}
-    return {f"cluster/{name}": float(value) for name, value in engine.report().items()}
+    reported = engine.report().items()
+    return {name if "/" in name else f"cluster/{name}": float(value) for name, value in reported}
 
 
 def process_cpu_s() -> float:

@@ -76,7 +76,9 @@ class ReportingEngine(Protocol):
     """An engine that can report its status; optional."""
 
     def report(self) -> Mapping[str, float]:
-        """Return `nodes` that are playing, `lost` workers so far, and `episodes` being played."""
+        """Return `nodes` that are playing, `lost` workers so far, `episodes` being played, and `driver/busy`, the share
+        of time, from 0 to 1, in which the event loop of this process computed.
+        """
         ...
 
 

@@ -47,6 +47,7 @@ def plan(
 
     from . import ClusterShape, StepSchedule, make_plan, simulate
     from .measuring import measure
+    from .plan import ASKED_BY_DRIVER_S, ASKED_BY_WORKERS_S
 
     chosen = Recipe.load(recipe, settings or [])
     ahead = chosen.train.staleness if staleness is None else staleness
@@ -55,15 +56,24 @@ def plan(
         times = measure(chosen, folder or Path("runs") / f"{chosen.name}-plan", out())
     here = simulate(times, ClusterShape(1, chosen.episode.concurrency), replace(schedule, staleness=0))
     out().print(f"Here a step took {times.measured_step_s:.2f} s; simulated: {here.step_s:.2f} s", markup=False)
+    starts_server = chosen.vllm is not None and not chosen.vllm.urls  # on a socket that only the driver reaches
     _show(
-        make_plan(times, schedule, nodes=nodes, gpus=gpus, episodes_per_node=episodes_per_node, cores=cores or math.inf)
+        make_plan(
+            times,
+            schedule,
+            nodes=nodes,
+            gpus=gpus,
+            episodes_per_node=episodes_per_node,
+            cores=cores or math.inf,
+            driver_turn_s=ASKED_BY_DRIVER_S if starts_server else ASKED_BY_WORKERS_S,
+        )
     )
 
 
 def _show(result: ScalePlan) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("", no_wrap=True)
-    for name in ("s/step", "episodes/s", "speed-up", "trainer", "servers", "slots", "age", "too old"):
+    for name in ("s/step", "episodes/s", "speed-up", "trainer", "servers", "slots", "driver", "age", "too old"):
         table.add_column(name, justify="right", no_wrap=True)
     for option in (result.base, *result.alternatives):
         reached = option.throughput
@@ -72,14 +82,17 @@ def _show(result: ScalePlan) -> None:
             f"{reached.step_s:.2f}",
             f"{reached.episodes_per_s:.1f}",
             f"{option.speedup(result.base):.2f}x",
-            *(f"{share:.0%}" for share in (reached.trainer_busy, reached.servers_busy, reached.slots_busy)),
+            *(
+                f"{share:.0%}"
+                for share in (reached.trainer_busy, reached.servers_busy, reached.slots_busy, option.driver_busy)
+            ),
             f"{reached.age:.1f}",
             f"{reached.too_old:.0%}",
         )
     shape = result.base.shape
     out().print(
         f"{shape.nodes} nodes, {shape.servers} GPUs for servers, {shape.trainer_gpus} for the trainer. Busy shares of "
-        "trainer, servers and slots for episodes; mean age in versions, and the share above the bound:",
+        "trainer, servers, slots for episodes and driver; mean age in versions, and the share above the bound:",
         markup=False,
     )
     out().print(table)

@@ -52,6 +52,14 @@ def test_synchronous_steps_take_an_episode_and_a_step_of_learning():
     assert reached.age == 0
 
 
+def test_a_plan_with_more_turns_than_the_driver_can_carry_is_refused_with_the_number_and_the_remedy():
+    """16 episodes of 2 turns in 6 s are 5.3 turns a second; at 0.2 s of the driver each, it carries 4."""
+    options = {"nodes": 8, "gpus": 2, "episodes_per_node": 64, "cores": math.inf}
+    assert make_plan(TIMES, STEP, **options).base.driver_busy == pytest.approx(0.001 * 32 / 6)
+    with pytest.raises(RecipeError, match=r"would play 5 turns a second, but .* carry 4, at 200 ms .*vllm\.url"):
+        make_plan(TIMES, STEP, **options, driver_turn_s=0.2)
+
+
 def test_with_staleness_playing_and_learning_overlap_until_the_trainer_binds():
     """One version ahead: three steps' groups in 6 s at most; two ahead: the trainer's own 2 s."""
     assert simulate(TIMES, ROOMY, replace(STEP, staleness=1)).step_s == pytest.approx(3.0, rel=0.02)

@@ -34,7 +34,7 @@ def test_rates_are_between_two_batches_and_the_first_has_none():
 def test_an_engine_in_this_process_reports_nothing_and_a_cluster_its_nodes():
     class Cluster:
         def report(self):
-            return {"nodes": 3, "lost": 1}
+            return {"nodes": 3, "lost": 1, "driver/busy": 0.5}
 
     assert engine_metrics(None) == {}
-    assert engine_metrics(Cluster()) == {"cluster/nodes": 3.0, "cluster/lost": 1.0}
+    assert engine_metrics(Cluster()) == {"cluster/nodes": 3.0, "cluster/lost": 1.0, "driver/busy": 0.5}

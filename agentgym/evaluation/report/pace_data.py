@@ -26,6 +26,7 @@ FIGURES = (
     Figure("nodes", "cluster/nodes", "count"),
     Figure("workers lost so far", "cluster/lost", "count"),
     Figure("episodes on the nodes", "cluster/episodes", "count"),
+    Figure("driver busy", "driver/busy", "share"),
     Figure("episodes in flight", "async/episodes", "count"),
     Figure("groups in flight", "async/in_flight", "count"),
     Figure("groups queued", "async/queued", "count"),

@@ -141,7 +141,7 @@ def _progress_callback(context: RunContext, further_metrics: Mapping[str, str]) 
     bar = context.progress.add_task(title, total=section.steps * section.passes, line_a_note=True)
     metrics = {**SHOWN_METRICS, **further_metrics}
     if isinstance(context.rollouts.config.engine, ReportingEngine):
-        metrics |= {"cluster/nodes": "nodes"}
+        metrics |= {"cluster/nodes": "nodes", "driver/busy": "driver busy"}
     return LoggingCallback(context.folder, "train", context.progress, bar, metrics)
 
 
