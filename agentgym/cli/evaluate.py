@@ -79,6 +79,7 @@ def evaluate(
     from agentgym.evaluation.price import Price, Spending
     from agentgym.evaluation.record import Evaluation
     from agentgym.evaluation.runner import evaluate as evaluate_policy
+    from agentgym.evaluation.text import format_projection
 
     config, search, folder = options.make_config(), measured.make_search(), measured.folder
     price = Price.parse(measured.price) if measured.price else None
@@ -116,6 +117,8 @@ def evaluate(
         evaluation = _with_progress(measure, player)
     evaluation.adapted = agent.adaptations()
     _report(evaluation, earlier, measured)
+    if line := format_projection(evaluation, len(task_set[split])):
+        out().print(line, style="dim", markup=False, soft_wrap=True)
     exit_by_failures(evaluation.causes(), sum(map(len, (row.stop for row in evaluation.rows))))
 
 
@@ -127,6 +130,8 @@ def _with_progress(measure: Callable[..., Coroutine[Any, Any, Evaluation]], play
         def show(state: Progress) -> None:
             note = f"solved {percent(state.solved / max(1, state.done - state.failed))}"
             note += f", {state.failed} failed" if state.failed else ""
+            if state.spent:
+                note += f", price {state.spent:.3g}, about {state.spent / state.done * state.total:.3g} in all"
             progress.update(bar, completed=state.done, total=state.total, note=note)
 
         return run(measure(progress=show), player)

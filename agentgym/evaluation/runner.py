@@ -34,12 +34,13 @@ from agentgym.trajectory.record import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of an evaluation: episodes done, in total, solved and failed so far."""
+    """The progress of an evaluation: episodes done, in total, solved and failed so far, and their price."""
 
     done: int
     total: int
     solved: float
     failed: int
+    spent: float = 0.0
 
 
 @renamed_keywords(seen="on_trajectory")
@@ -119,9 +120,9 @@ async def evaluate(
             is_noted = note_held_out(judged=True) is not None
         if on_trajectory is not None:
             on_trajectory(trajectory)
-        if progress is not None:
-            progress(Progress(len(trajectories), total, solved, failed))
         spending.add(trajectory, len(trajectories), total)
+        if progress is not None:
+            progress(Progress(len(trajectories), total, solved, failed, spending.spent))
     order = {task.id: position for position, task in enumerate(tasks)}
     trajectories.sort(key=lambda trajectory: (order[trajectory.task.id], trajectory.sample))
     evaluation = from_trajectories(

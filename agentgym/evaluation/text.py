@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from agentgym.evaluation.comparison import compare
 from agentgym.evaluation.cuts import format_cuts
 from agentgym.evaluation.price import PRICE
 from agentgym.evaluation.record import Evaluation
+from agentgym.evaluation.statistics.bootstrap import mean_interval
 from agentgym.evaluation.strata import strata
 from agentgym.rollout.failures import format_causes
 from agentgym.text import counted, format_count, percent, points
@@ -102,6 +105,22 @@ def format_gains(before: Evaluation, after: Evaluation, *, first: str | None = N
     return "\n".join(lines)
 
 
+def format_projection(evaluation: Evaluation, tasks: int) -> str:
+    """Return what all `tasks` of the split would take, from those that were played; empty if all were played.
+
+    The intervals are of the mean over tasks, times their number.
+    """
+    if len(evaluation.rows) >= tasks:
+        return ""
+    phrases = []
+    for name, phrase in _PROJECTED.items():
+        values = np.array([sum(usage.get(name, 0.0) for usage in row.usage) for row in evaluation.rows])
+        if values.any():
+            mean = mean_interval(values)
+            phrases.append(phrase.format(*(tasks * number for number in (mean.value, mean.low, mean.high))))
+    return f"all {tasks:,} tasks of the split would take about {', '.join(phrases)}" if phrases else ""
+
+
 def format_usage(usage: Mapping[str, float]) -> list[str]:
     """Return phrases such as "CPU 0.3 s" for every nonzero usage. Names as in `Turn.usage`."""
     return [phrase(usage[name]) for name, phrase in _PHRASES.items() if usage.get(name)]
@@ -121,6 +140,11 @@ def _bytes(count: float) -> str:
     return f"{count:,.1f} GiB"
 
 
+_PROJECTED = {
+    "prompt_tokens": "{:,.0f} prompt tokens ({:,.0f} to {:,.0f})",
+    "completion_tokens": "{:,.0f} completion tokens ({:,.0f} to {:,.0f})",
+    PRICE: "price {:,.3g} ({:,.3g} to {:,.3g})",
+}
 _PHRASES: dict[str, Callable[[float], str]] = {
     "prompt_tokens": lambda n: f"{n:,.0f} prompt tokens",
     "completion_tokens": lambda n: f"{n:,.0f} completion tokens",

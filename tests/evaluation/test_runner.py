@@ -28,7 +28,7 @@ from agentgym.errors import ContextFull, EvaluationError, HeldOutError, PolicyEr
 from agentgym.evaluation import Evaluation
 from agentgym.evaluation.price import Price
 from agentgym.evaluation.runner import choose, from_trajectories
-from agentgym.evaluation.text import format_evaluation, format_gains, format_usage
+from agentgym.evaluation.text import format_evaluation, format_gains, format_projection, format_usage
 from agentgym.messages import Result, ResultStatus, StopReason
 from agentgym.policy import Reply
 from agentgym.storage.failures import count_failures
@@ -339,6 +339,12 @@ async def test_the_price_of_tokens_is_recorded_and_a_limit_stops_the_evaluation_
     assert len(ledger.finished("evaluation/held_out")) >= 4
     got = await play(Metered(), concurrency=1, ledger=ledger, price=price, max_cost=0.02)
     assert got.usage()["price"] == pytest.approx(8 * 0.0025)
+    seen = []
+    few = await play(Metered(), concurrency=1, price=price, limit=4, label="few", progress=seen.append)
+    assert [state.spent for state in seen] == pytest.approx([0.0025, 0.005, 0.0075, 0.01])
+    assert format_projection(few, 8).endswith("price 0.02 (0.02 to 0.02)")
+    assert "all 8 tasks of the split would take about 8,000 prompt tokens (8,000 to 8,000)" in format_projection(few, 8)
+    assert format_projection(got, 8) == ""
     assert "price 0.02" in format_evaluation(got) + "".join(format_usage(got.usage()))
     ledger.close()
 
