@@ -39,7 +39,7 @@ export TRL_EXPERIMENTAL_SILENCE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-cluster demo real test test-all test-fast test-vllm lint format reference families gui-full bench bench-peers fuzz images site constraints clean
+.PHONY: help setup setup-cluster demo real test test-all test-fast test-vllm lint format reference families gui-full bench bench-peers fuzz images site constraints clean test-kind
 .DELETE_ON_ERROR:
 
 help:  ## list the commands
@@ -182,6 +182,9 @@ test-fast: $(STAMP)  ## half of the tests, of every room: those that tests/durat
 	"$(PY)" -m pytest -n 2 --dist worksteal -m "not slow" $(PYTEST_ARGS)
 
 # vLLM pins other versions than training does, so its server lives in an environment of its own; the tests speak HTTP.
+test-kind: $(STAMP)  ## play in pods of a Kubernetes cluster that kind makes here; skipped without kind
+	@PYTHON="$(PY)" .ci/test-kind
+
 test-vllm: $(STAMP) $(VLLM_STAMP)  ## the tests against a real vLLM server on the CPU (3.5 GB, in .venv-vllm)
 	AGENTGYM_VLLM_PYTHON="$(VLLM_PY)" "$(PY)" -m pytest tests/vllm_server tests/training/test_training_on_vllm.py $(PYTEST_ARGS)
 

@@ -21,6 +21,7 @@ LONG = {
     "driver": "--quick",
     "gateway": "--quick",
     "kills": "--quick",
+    "fake_sandboxes": "--quick",
     "mixed_soak": "--quick",
     "training": "--rounds 1 --groups 1",
     "sandbox_against": f"{BENCHMARKS.parent} --rounds 1",

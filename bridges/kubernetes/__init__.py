@@ -1,7 +1,8 @@
 """Kubernetes: sandboxes in pods of a warm pool (kubernetes-sigs/agent-sandbox), as the backend `kubernetes`.
 
 backend.py     KubernetesBackend claims pods through api.py
-pod.py         the driver's end of a pod; pod_host.py, the program in it
+pod.py         the driver's end of a pod; streams.py, its connection, by exec or to a port
+pod_host.py    the program in a pod; pod_listener.py waits for a driver and starts it
 messages.py    their messages
 """
 

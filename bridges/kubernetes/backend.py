@@ -1,7 +1,7 @@
 """The kubernetes backend: sandboxes in pods that kubernetes-sigs/agent-sandbox gives out from a warm pool.
 
     driver ──claim──> API server ──> controller ──> pod of the pool
-           ──calls, by exec──────────────────────> pod: SandboxHost ──> namespaces backend ──> sandboxes
+           ──calls, by exec or to a port─────────> pod: SandboxHost ──> its backend ──> sandboxes
 
 A pod is only the place where sandboxes are made: the backend in it determines their limits, network and isolation. A
 pod holds several sandboxes, is claimed when the earlier pods are full, and is released when the backend is closed.
@@ -23,7 +23,8 @@ from agentgym.sandbox import Running
 from agentgym.text import counted
 
 from .api import KubernetesApi
-from .pod import END_S, LABELS, Pod, host_command
+from .pod import END_S, LABELS, Pod
+from .streams import HostStream, open_stream
 
 CLAIM_LEASE_S = 300.0
 """How long a pod outlives its driver."""
@@ -34,8 +35,9 @@ ROOM_S = 600.0
 """How long a sandbox may wait until another is closed."""
 _LOOK_S = 0.05
 _REMEDY = (
-    " In a pod this takes what examples/cluster/agent-sandbox.yaml gives the container of its SandboxTemplate: "
-    "privileged: true, with hostUsers: false so that its root is nobody on the node."
+    " In a pod the backend namespaces takes what examples/cluster/agent-sandbox.yaml gives the container of its "
+    "SandboxTemplate: privileged: true, with hostUsers: false so that its root is nobody on the node. Where that is "
+    'forbidden, use agent-sandbox-direct.yaml and KubernetesBackend(backend="landlock").'
 )
 
 
@@ -48,7 +50,8 @@ class KubernetesBackend(hosts.HostedBackend):
         context: a context of the kubeconfig in KUBECONFIG; None for the current one, or in a pod for its account.
         pods: the largest number of pods to claim; None for as many as the pool keeps ready.
         per_pod: the largest number of sandboxes per pod. The pod's memory and CPU limits must suffice for them.
-        backend: registered name of the backend in the pods.
+        backend: registered name of the backend in the pods. By default it is what a pod's listener names, and
+            `namespaces` in pods that are called by exec.
         python: the Python command in the pods.
         lease_s: how long sandboxes outlive the last heartbeat of this process, in seconds.
         claim_lease_s: how long pods outlive this process, in seconds. The clocks of this host and of the cluster must
@@ -67,7 +70,7 @@ class KubernetesBackend(hosts.HostedBackend):
         context: str | None = None,
         pods: int | None = None,
         per_pod: int = 16,
-        backend: str = "namespaces",
+        backend: str | None = None,
         python: str = "python3",
         lease_s: float = hosts.LEASE_S,
         claim_lease_s: float = CLAIM_LEASE_S,
@@ -75,12 +78,13 @@ class KubernetesBackend(hosts.HostedBackend):
         room_s: float = ROOM_S,
     ) -> None:
         super().__init__()
-        load("backends", backend)
+        if backend is not None:
+            load("backends", backend)
         for option, number in (("pods", pods), ("per_pod", per_pod)):
             if number is not None and number < 1:
                 raise ValueError(f"KubernetesBackend({option}={number}) is not valid: give at least 1.")
         self._pool, self._most_pods, self._per_pod, self._backend = pool, pods, per_pod, backend
-        self._command = host_command(python, backend, lease_s)
+        self._python, self._lease_s = python, lease_s
         self._claim_lease_s, self._ready_s, self._room_s = claim_lease_s, ready_s, room_s
         self._api = KubernetesApi(context, namespace)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -136,12 +140,12 @@ class KubernetesBackend(hosts.HostedBackend):
         pool = await self._api.read("sandboxwarmpools", self._pool)
         self._pods_allowed = self._most_pods or max(1, int(pool["spec"].get("replicas", 1)))
         pod = Pod(self._api, asyncio.get_running_loop(), self._claim_lease_s)
-        await pod.start(self._pool, self._command, self._ready_s)
+        await pod.start(self._pool, self._stream_to, self._ready_s)
         link = pod.link = hosts.SandboxHostLink(hosts.HostNode(pod.claim, f"{self._api.namespace}/{pod.name}", 1), pod)
         self._host_watch.watch(link)
         try:
             async with asyncio.timeout(PROBE_S):
-                fault = hosts.fault_of(await link.ask("probe", self._backend))
+                fault = hosts.fault_of(await link.ask("probe", self._backend or ""))
             if fault:
                 remedy = _REMEDY if "sandboxes cannot" in fault else ""
                 raise hosts.ClusterError(f"The pod {link.node.name} cannot be used: {fault}{remedy}")
@@ -158,6 +162,9 @@ class KubernetesBackend(hosts.HostedBackend):
             await link.ended()
         self._links[pod.claim] = link
         return link
+
+    async def _stream_to(self, pod: str) -> HostStream:
+        return await open_stream(self._api, pod, self._python, self._backend, self._lease_s)
 
     async def running(self) -> list[Running]:
         """Return the sandboxes of this process, and the pods claimed by other processes, one row each."""

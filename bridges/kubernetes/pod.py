@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-import os
 import time
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -18,6 +17,7 @@ from agentgym.cluster import hosts
 
 from .api import GROUP, VERSION, ApiError, KubernetesApi
 from .messages import MessageReader, decode, encode, pieces
+from .streams import HostStream
 
 SANDBOX_GROUP = "agents.x-k8s.io"
 LABELS = {"app.kubernetes.io/managed-by": "agentgym"}
@@ -25,7 +25,6 @@ LABELS = {"app.kubernetes.io/managed-by": "agentgym"}
 END_S = 4.0
 """How long `Pod.end` waits for the cluster."""
 POLL_S = 0.25
-_STDIN, _STDOUT, _STDERR, _ERROR = range(4)
 _FINAL = frozenset(
     (
         "TemplateNotFound",
@@ -65,11 +64,14 @@ class Pod:
         self._numbers = itertools.count()
         self._waiting: dict[int, Future[Any]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._socket: Any = None
+        self._stream: HostStream | None = None
         self._lost = ""
 
-    async def start(self, pool: str, command: Sequence[str], ready_s: float) -> None:
-        """Claim a pod of a warm pool, wait until it is ready, and start a program in it.
+    async def start(self, pool: str, open_stream: Callable[[str], Awaitable[HostStream]], ready_s: float) -> None:
+        """Claim a pod of a warm pool, wait until it is ready, and connect to a host in it.
+
+        Args:
+            open_stream: connects to a host in the pod of a name.
 
         Raises: ClusterError; it says what a pod that is not ready in time waits for. The claim is then deleted.
         """
@@ -80,7 +82,7 @@ class Pod:
             await self._api.create_claim({**kind, "metadata": names, "spec": spec})
             self._spawn(self._renew())
             self.name = await self._ready_pod(pool, ready_s)
-            self._socket = await self._api.exec(self.name, command)
+            self._stream = await open_stream(self.name)
         except BaseException:
             with suppress(hosts.ClusterError):  # if this fails, the pod's time to live ends it
                 await asyncio.shield(self._end())
@@ -116,8 +118,8 @@ class Pod:
         try:
             await self._api.delete_claim(self.claim)
         finally:
-            if self._socket is not None:
-                await self._socket.close()
+            if self._stream is not None:
+                await self._stream.close()
 
     def _lifecycle(self) -> dict[str, str]:
         ends = datetime.now(UTC) + timedelta(seconds=math.ceil(self._claim_lease_s))
@@ -176,31 +178,26 @@ class Pod:
         return f". The pod {pod} is {status.get('phase')}: {'; '.join(filter(None, reasons)) or 'it does not say why'}"
 
     async def _send(self, number: int, message: bytes) -> None:
+        assert self._stream is not None
         try:
             for piece in pieces(number, message):
-                await self._socket.send_bytes(bytes([_STDIN]) + piece)
+                await self._stream.send(piece)
         except (OSError, RuntimeError) as error:  # aiohttp raises RuntimeError once the connection is closed
             self._lose(f"the connection broke: {error}")
 
     async def _receive(self) -> None:
         """Deliver answers to the pending calls, until the program ends or the connection breaks."""
-        reader, complaints, end = MessageReader(), b"", "the connection broke"
+        assert self._stream is not None
+        reader = MessageReader()
         try:
-            async for frame in self._socket:
-                channel, data = frame.data[0], frame.data[1:]
-                if channel == _STDOUT:
-                    if self.link is not None:  # part of a long answer is a sign of life
-                        self.link.answered_at = time.monotonic()
-                    for number, message in reader.feed(data):
-                        self._settle(number, message)
-                elif channel == _STDERR:
-                    complaints = (complaints + data)[-1000:]
-                elif channel == _ERROR:
-                    end = "its host ended: " + data[:500].decode("utf-8", "replace")
+            async for data in self._stream.received():
+                if self.link is not None:  # part of a long answer is a sign of life
+                    self.link.answered_at = time.monotonic()
+                for number, message in reader.feed(data):
+                    self._settle(number, message)
         except Exception as error:  # noqa: BLE001  a compromised pod may send anything
-            end = f"the connection broke: {type(error).__name__}: {error}"
-        last_words = complaints.decode("utf-8", "replace").strip()
-        self._lose(end + (f". Its last words: {last_words}" if last_words else ""))
+            return self._lose(f"the connection broke: {type(error).__name__}: {error}")
+        self._lose(self._stream.end)
 
     def _settle(self, number: int, message: bytes) -> None:
         value, failure = decode(message)
@@ -217,12 +214,6 @@ class Pod:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def host_command(python: str, backend: str, lease_s: float) -> list[str]:
-    """Return the command that starts the host in a pod."""
-    program = [python, "-m", "agentgym.bridges.kubernetes.pod_host", "--backend", backend]
-    return [*program, "--lease-s", f"{lease_s:g}", "--driver", str(os.getpid())]
 
 
 def _conditions(claim: dict[str, Any]) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from agentgym.testing.backends.testbed import SPEC
 
 pytest.importorskip("kubernetes_asyncio", reason="comes with the extra kubernetes")
 from kit_halves import each_half
-from kubernetes_cluster import LocalCluster
+from kubernetes_cluster import LocalCluster, backend_of
 
 pytestmark = pytest.mark.needs_namespaces
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -38,15 +38,6 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCl
     with LocalCluster() as cluster:
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path)))
         yield cluster
-
-
-@asynccontextmanager
-async def backend_of(**options: object) -> AsyncIterator[KubernetesBackend]:
-    backend = KubernetesBackend(**options)
-    try:
-        yield backend
-    finally:
-        await backend.close()
 
 
 def requests_of(cluster: LocalCluster, start: str) -> int:
@@ -98,6 +89,7 @@ async def test_a_killed_pod_ends_its_calls_and_the_next_sandbox_is_made_in_anoth
         await until(lambda: len(cluster.claims) == 1)  # that of the killed pod is released
 
 
+@pytest.mark.thorough
 async def test_a_pod_that_is_stopped_for_a_while_is_not_charged_to_the_agent(cluster):
     async def stop() -> None:
         await asyncio.sleep(0.1)
@@ -300,7 +292,7 @@ REFUSALS = {
     "conflict": ({"faults": {"POST sandboxclaims": (409, "already exists")}}, {}, "409 to POST .*already exists"),
     "gone": ({"faults": {"GET sandboxclaims": (410, "is gone")}}, {}, "410 to GET .*is gone"),
     "server error": ({"faults": {"POST sandboxclaims": (504, "timed out")}}, {}, "504 to POST .*timed out"),
-    "exec forbidden": ({"faults": {"GET pods": (403, "no exec")}}, {}, "403 to exec .*pods/.*/exec"),
+    "exec forbidden": ({"faults": {"GET exec": (403, "no exec")}}, {}, "403 to exec .*pods/.*/exec"),
     "no node": (
         {"pending": "0/3 nodes are available: 3 Insufficient cpu."},
         {"ready_s": 1},

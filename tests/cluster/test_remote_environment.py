@@ -78,12 +78,12 @@ async def test_a_server_that_is_stopped_for_a_while_ends_no_episode_and_a_slow_t
     def policy(seconds: float) -> ScriptedPolicy:
         return ScriptedPolicy([Message("assistant", "", (Call("wait_for", {"seconds": seconds}),)), SUBMIT])
 
-    config = RolloutConfig(environment=f"{server.url}/", reward=TargetReached(), budgets=Budgets(time_s=1.5))
-    running = asyncio.ensure_future(EpisodeManager(policy(0.5), config).collect([TASK]))
-    await asyncio.sleep(0.3)
+    config = RolloutConfig(environment=f"{server.url}/", reward=TargetReached(), budgets=Budgets(time_s=1.0))
+    running = asyncio.ensure_future(EpisodeManager(policy(0.4), config).collect([TASK]))
+    await asyncio.sleep(0.2)
     for number in (signal.SIGSTOP, signal.SIGCONT):
         server.process.send_signal(number)
-        await asyncio.sleep(2)
+        await asyncio.sleep(1.2)
     [episode] = await running
     assert (episode.stop_reason, episode.error) == (StopReason.ANSWERED, None)
     [episode] = await EpisodeManager(policy(30.0), config).collect([TASK])

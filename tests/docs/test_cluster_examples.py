@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from agent_sandbox_schema import check_object
 
 from agentgym import SandboxSpec
 from agentgym.bridges.kubernetes import KubernetesBackend
+from agentgym.bridges.kubernetes.streams import _port_of
 from agentgym.cluster.ray_nodes import NICE_VARIABLE
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "cluster"
@@ -88,9 +90,10 @@ def test_the_fields_of_the_ray_job_are_those_of_its_published_types():
         assert mounted == {volume["name"] for volume in group["template"]["spec"].get("volumes", ())}
 
 
-def test_the_warm_pool_is_what_agent_sandbox_publishes_and_holds_what_the_backend_puts_in_a_pod():
+@pytest.mark.parametrize("file", ["agent-sandbox.yaml", "agent-sandbox-direct.yaml"])
+def test_the_warm_pool_is_what_agent_sandbox_publishes_and_holds_what_the_backend_puts_in_a_pod(file):
     yaml = pytest.importorskip("yaml", reason="PyYAML comes with the extra train")
-    objects = {row["kind"]: row for row in yaml.safe_load_all((FOLDER / "agent-sandbox.yaml").read_text())}
+    objects = {row["kind"]: row for row in yaml.safe_load_all((FOLDER / file).read_text())}
     template, pool = objects["SandboxTemplate"], objects["SandboxWarmPool"]
     check_object(template)
     check_object(pool)
@@ -98,7 +101,13 @@ def test_the_warm_pool_is_what_agent_sandbox_publishes_and_holds_what_the_backen
     options = inspect.signature(KubernetesBackend).parameters
     assert options["pool"].default == pool["metadata"]["name"]
     [container] = template["spec"]["podTemplate"]["spec"]["containers"]
-    assert set(container) <= CONTAINER | {"command"}
+    assert set(container) <= CONTAINER | {"command", "ports", "readinessProbe"}
+    if port := _port_of({"spec": template["spec"]["podTemplate"]["spec"]}):
+        assert find_spec(container["command"][2])
+        assert container["command"][3:] == ["--port", str(port)]
+        [ingress] = template["spec"]["networkPolicy"]["ingress"]
+        assert [entry["port"] for entry in ingress["ports"]] == [container["readinessProbe"]["tcpSocket"]["port"]]
+        assert port == ingress["ports"][0]["port"]
     room_mib = 1024 * int(container["resources"]["limits"]["memory"].removesuffix("Gi"))
     assert room_mib > options["per_pod"].default * SandboxSpec().memory_mib
     subject, role = objects["RoleBinding"]["subjects"][0], objects["RoleBinding"]["roleRef"]

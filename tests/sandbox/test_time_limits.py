@@ -60,6 +60,9 @@ def test_a_late_look_does_not_count_against_the_code():
     limit.due = 0.1
     limit.look(40.0, is_ready=False)
     assert (limit.counted_s, limit.is_over) == (pytest.approx(0.1), False)
+    limit.due = 40.1
+    limit.pause(80.0)
+    assert limit.counted_s == pytest.approx(0.2), "code that ends before the late look"
 
 
 @pytest.mark.parametrize(("idle", "is_agents"), [(0.0, False), (1e6, True)])

@@ -8,15 +8,20 @@ claims to pods of the warm pool, and deletes what has lived its time. It isolate
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import signal
+import socket
 import ssl
+import subprocess
 import sys
 import threading
+import time
 import uuid
+from collections.abc import AsyncIterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +31,10 @@ import jsonschema
 from agent_sandbox_schema import check_object
 from aiohttp import WSMsgType, web
 
+from agentgym.bridges.kubernetes import KubernetesBackend
+
+POD_TOKEN = "a-token-of-the-pods"
+POD_PORT = 8652
 CERTIFICATE = Path(__file__).parents[1] / "sandbox" / "certificate.pem"  # self-made, for 127.0.0.1; no secret
 TOKEN = "a-token-of-the-tests"
 NAMESPACE = "gym"
@@ -45,10 +54,15 @@ def _now() -> str:
 
 @dataclass
 class LocalPod:
-    """A pod: the programs that were started in it."""
+    """A pod: the programs that were started in it.
+
+    Attributes:
+        address: its own, if it listens.
+    """
 
     name: str
-    processes: list[asyncio.subprocess.Process] = field(default_factory=list)
+    address: str = ""
+    processes: list[asyncio.subprocess.Process | subprocess.Popen[bytes]] = field(default_factory=list)
 
     def signal(self, number: int) -> None:
         """Send a signal to what was started by exec, and its children."""
@@ -66,6 +80,8 @@ class LocalCluster:
         faults: by "METHOD plural", the (status, message) that such a request is answered with.
         pending: why no pod becomes ready; empty if they do. has_crds: whether agent-sandbox is installed.
         prefix: of every command in a pod.
+        secret: the folder from which pods that listen take their secret; None for pods that are called by exec.
+        inner: the backend of pods that listen.
     """
 
     replicas: int = 2
@@ -77,6 +93,8 @@ class LocalCluster:
     pending: str = ""
     has_crds: bool = True
     prefix: tuple[str, ...] = ()
+    secret: Path | None = None
+    inner: str = "landlock"
     port: int = 0
 
     def __enter__(self) -> LocalCluster:
@@ -137,6 +155,9 @@ class LocalCluster:
         for pod in self.pods.values():
             pod.signal(signal.SIGCONT)
             pod.signal(signal.SIGKILL)
+            for process in pod.processes:
+                if isinstance(process, subprocess.Popen):
+                    process.wait()
         await runner.cleanup()
 
     def _put(self, plural: str, name: str, spec: dict[str, Any], metadata: dict[str, Any] | None = None) -> None:
@@ -173,11 +194,24 @@ class LocalCluster:
         name = f"agentgym-{uuid.uuid4().hex[:5]}"
         blueprint = {"podTemplate": template["spec"]["podTemplate"]}
         self._put("sandboxes", name, blueprint, {"annotations": {"agents.x-k8s.io/pod-name": f"{name}-pod"}})
-        self.pods[f"{name}-pod"] = LocalPod(f"{name}-pod")
+        pod = self.pods[f"{name}-pod"] = LocalPod(f"{name}-pod")
+        if self.secret is not None:
+            self._start_listener(pod, self.secret)
         claim.setdefault("status", {})["sandbox"] = {"name": name}
         if self.pending:
             return self._condition(claim, "False", "SandboxNotReady", "Pod exists with phase: Pending")
         return self._condition(claim, "True", "DependenciesReady", "Pod is Ready")
+
+    def _start_listener(self, pod: LocalPod, secret: Path) -> None:
+        """Start the program of a pod's container, and wait until its port answers, as a readiness probe does."""
+        pod.address = f"127.0.0.{1 + len(self.pods)}"
+        words = ["-m", "agentgym.bridges.kubernetes.pod_listener", "--secret", str(secret), "--backend", self.inner]
+        command = [*self.prefix, sys.executable, *words, "--port", str(POD_PORT), "--address", pod.address]
+        pod.processes.append(subprocess.Popen(command, cwd="/", start_new_session=True))
+        for _ in range(200):
+            with suppress(OSError):
+                return socket.create_connection((pod.address, POD_PORT)).close()
+            time.sleep(0.05)
 
     def _condition(self, claim: dict[str, Any], status: str, reason: str, message: str) -> None:
         row = {"type": "Ready", "status": status, "reason": reason, "message": message, "lastTransitionTime": _now()}
@@ -190,6 +224,11 @@ class LocalCluster:
             self.delete_pod(f"{sandbox}-pod")
 
     def _pod_object(self, name: str) -> dict[str, Any]:
+        if self.secret is not None:
+            ports = [{"name": "agentgym", "containerPort": POD_PORT}]
+            spec = {"containers": [{"name": "host", "image": "agentgym", "ports": ports}]}
+            status = {"phase": "Running", "podIP": self.pods[name].address}
+            return {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name}, "spec": spec, "status": status}
         row = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": self.pending}
         waiting = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
         status = {"phase": "Pending", "conditions": [row], "containerStatuses": [{"name": "host", **waiting}]}
@@ -202,11 +241,17 @@ class LocalCluster:
             return _status(401, "Unauthorized", "Unauthorized")
         match request.path.strip("/").split("/"):
             case ["api", "v1", "namespaces", namespace, "pods", name, *rest] if namespace == NAMESPACE:
-                if fault := self.faults.get(f"{request.method} pods"):
+                if fault := self.faults.get(f"{request.method} {'exec' if rest else 'pods'}"):
                     return _status(*fault)
                 if name not in self.pods:
                     return _status(404, f'pods "{name}" not found', "NotFound", name)
                 return await self._exec(request, self.pods[name]) if rest else web.json_response(self._pod_object(name))
+            case ["api", "v1", "namespaces", namespace, "secrets", "agentgym-pods"] if namespace == NAMESPACE:
+                if self.secret is None:
+                    return _status(404, 'secrets "agentgym-pods" not found', "NotFound", "agentgym-pods")
+                data = {name: (self.secret / name).read_bytes() for name in ("tls.crt", "token")}
+                encoded = {name: base64.b64encode(content).decode() for name, content in data.items()}
+                return web.json_response({"kind": "Secret", "apiVersion": "v1", "data": encoded})
             case ["apis", group, "v1beta1", "namespaces", namespace, plural, *name] if (
                 self.has_crds and namespace == NAMESPACE and plural in GROUPS.get(group, ())
             ):
@@ -309,3 +354,12 @@ def _status(code: int, message: str, reason: str = "", name: str = "") -> web.Re
     answer: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "status": "Success" if code < 300 else "Failure"}
     answer |= {"message": message, "reason": reason, "code": code}
     return web.json_response(answer | ({"details": {"name": name}} if name else {}), status=code)
+
+
+@asynccontextmanager
+async def backend_of(**options: object) -> AsyncIterator[KubernetesBackend]:
+    backend = KubernetesBackend(**options)
+    try:
+        yield backend
+    finally:
+        await backend.close()

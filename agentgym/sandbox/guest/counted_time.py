@@ -97,8 +97,8 @@ class CountedTime:
         return self.counted_s >= self.limit_s - _ROUNDING_S
 
     def counted_by(self, now: float) -> float:
-        """Return the seconds counted up to the code's end at `now`, which comes before the next `look`."""
-        return self.counted_s + (0.0 if self.is_over else max(now - self._last, 0.0))
+        """Return the seconds counted up to the code's end at `now`. A `look` that is overdue was held up."""
+        return self.counted_s + (0.0 if self.is_over else max(min(now, self.due) - self._last, 0.0))
 
     def _next(self, now: float) -> float:
         period_s = self.limit_s / LOOKS * (0.5 + os.urandom(1)[0] / 255)
