@@ -24,9 +24,14 @@ LINGER_S = 0.1
 
 
 class Mailbox:
-    """A worker's uncollected events, and its requests that wait for the driver's answer."""
+    """A worker's uncollected events, and its requests that wait for the driver's answer.
+
+    Attributes:
+        direct: the number of open requests to the policy's server, which do not wait for the driver.
+    """
 
     def __init__(self) -> None:
+        self.direct = 0
         self._events: list[Event] = []
         self._has_some, self._has_urgent = asyncio.Event(), asyncio.Event()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -34,8 +39,8 @@ class Mailbox:
 
     @property
     def asking(self) -> int:
-        """The number of requests waiting for the driver's answer."""
-        return len(self._waiting)
+        """The number of open requests to the policy."""
+        return len(self._waiting) + self.direct
 
     def put(self, event: Event, *, waits: bool = False) -> None:
         """Add an event. `waits`: it may wait for LINGER_S, so that further ones travel with it."""
@@ -125,9 +130,13 @@ class DirectPolicy(Policy):
         await self._copy.check(request)
 
     async def generate(self, request: Request) -> Reply:
-        await self._heard()
-        reply = await self._copy.generate(request)
-        await self._heard()
+        self._mailbox.direct += 1
+        try:
+            await self._heard()
+            reply = await self._copy.generate(request)
+            await self._heard()
+        finally:
+            self._mailbox.direct -= 1
         self._mailbox.put(("replied", self._episode), waits=True)
         return reply
 

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import pickle
 import time
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +16,7 @@ from vllm_stand_in import vllm_stand_ins
 
 from agentgym import Budgets, Environment, EpisodeManager, Message, Policy, RolloutConfig, Task
 from agentgym.bridges.chat_api import ChatApiPolicy
-from agentgym.cluster.ray_engine import HEARD_S, LeasedWorker
+from agentgym.cluster.ray_engine import HEARD_S, LeasedWorker, RayEngine
 from agentgym.cluster.relay import DirectPolicy, Mailbox
 from agentgym.policy import Reply, Request, VllmPolicy, make_tokenizer
 from agentgym.policy.formats.hermes import Hermes
@@ -190,12 +191,39 @@ def test_a_reply_waits_while_the_driver_is_silent():
             return Reply(Message("assistant", "Hi."))
 
     async def scenario() -> None:
-        policy = DirectPolicy(Mailbox(), 0, Answering(), lambda: LeasedWorker.heard(worker))
+        policy = DirectPolicy(mailbox, 0, Answering(), lambda: LeasedWorker.heard(worker))
         asking = asyncio.ensure_future(policy.generate(Request(())))
         await asyncio.sleep(0.02)
-        assert not asking.done()
+        assert (asking.done(), mailbox.asking) == (False, 1)
         LeasedWorker.beat(worker)
-        assert (await asking).message.text == "Hi."
+        assert ((await asking).message.text, mailbox.asking) == ("Hi.", 0)
 
+    mailbox = Mailbox()
     worker = SimpleNamespace(_heard_at=time.monotonic())
     asyncio.run(scenario())
+
+
+@pytest.mark.together("a cluster of Ray")
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: make setup-cluster")
+@pytest.mark.thorough
+def test_the_workers_of_ray_nodes_ask_the_server_themselves_while_its_weights_change(cluster, tmp_path):
+    async def scenario(url: str) -> None:
+        policy, engine = vllm(url), RayEngine(cluster.address, nodes=2)
+        try:
+            here = await played_here(url)
+            there = await manager(vllm(url), engine).collect(TASKS)
+            assert [plain(trajectory) for trajectory in there] == [plain(trajectory) for trajectory in here]
+            playing = asyncio.ensure_future(manager(policy, engine, turns=12).collect(TASKS))
+            while not playing.done():
+                await policy.update_weights(str(tmp_path), version=policy.version + 1)
+                await asyncio.sleep(0.05)
+            turns = [turn for trajectory in await playing for turn in trajectory.turns]
+            assert [turn.token_ids[:2] for turn in turns] == [[turn.policy_version] * 2 for turn in turns]
+            assert len({turn.policy_version for turn in turns}) > 3
+        finally:
+            await engine.close()
+            await policy.close()
+
+    (tmp_path / "model.safetensors").touch()
+    with vllm_stand_ins({"log": str(tmp_path / "log"), "marks": True, "takes_s": 0.01}) as [url]:
+        asyncio.run(scenario(url))
