@@ -57,6 +57,18 @@ def test_every_evaluation_of_a_folder_is_shown(page, several_address):
         assert [label in text for label in ("untrained", "imitated", "reinforced")] == [True] * 3, region
 
 
+def test_runs_and_task_sets_are_one_table_of_their_newest_results(page, several_address):
+    page.goto(several_address)
+    page.get_by_text("Results of 3 runs on 1 task set").click()
+    rows = page.locator(".results tbody tr")
+    assert rows.count() == 3
+    assert [" to " in text and "%" in text for text in rows.all_inner_texts()] == [True] * 3
+    page.reload()
+    page.locator(".results[open] tbody tr b").first.wait_for()
+    page.get_by_label("Name, tasks or agent contains").fill("three")
+    page.locator(".results").wait_for(state="hidden")
+
+
 def test_runs_are_filtered_sorted_and_their_curves_drawn_in_one_chart(page, several_address):
     page.goto(several_address)
     page.wait_for_selector("table.runs a")

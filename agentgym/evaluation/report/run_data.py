@@ -64,9 +64,25 @@ def run_summary(contents: Contents) -> dict[str, Any]:
         "validation": validated[-1][1] if validated else None,
         "held_out": [_evaluation(e, tag) for e in (before, after) if e is not None],
         "same_tasks": [_evaluation(e, tag) for e in contents.same_tasks()],
+        "results": _results(contents),
         "evaluated": len(contents.evaluations),
         "stratum": tag,
     }
+
+
+def _results(contents: Contents) -> list[dict[str, Any]]:
+    """Return the newest evaluation of each split of each task set, for a table of runs and task sets."""
+    newest = {(e.task_set, e.split): e for e in sorted(contents.evaluations, key=lambda e: e.created)}
+    return [
+        {
+            "set": visible(f"{evaluation.task_set}:{evaluation.split}"),
+            "label": visible(evaluation.label),
+            "tasks": len(evaluation.rows),
+            "manifest": evaluation.manifest,
+            "success": estimate_data(evaluation.success()),
+        }
+        for evaluation in newest.values()
+    ]
 
 
 def _stages(contents: Contents, kind: str) -> list[_StageCurves]:

@@ -16,9 +16,10 @@ const COLUMN_CLASSES = { step: "steps", tasks: "tasks", episodes: "episode-count
 
 /** Builds the view; `query` holds the filter, the order, the chosen runs and the metric of their curves. */
 export async function runsView(query) {
-  const state = { text: "", sort: "updated", ascending: "", runs: "", metric: "", ...query };
+  const state = { text: "", sort: "updated", ascending: "", runs: "", metric: "", results: "", ...query };
   const chosen = new Set(state.runs.split(",").filter(Boolean));
   const head = h("tr"), body = h("tbody"), overlay = h("section", { class: "overlay", "aria-label": "Curves of the chosen runs" });
+  const results = h("details", { class: "results", open: Boolean(state.results), ontoggle: () => Boolean(state.results) !== results.open && change({ results: results.open ? "true" : "" }) });
   const note = h("p", { class: "facts", role: "status" });
   const search = h("input", { type: "search", placeholder: "Name, tasks or agent", "aria-label": "Name, tasks or agent contains", value: state.text, oninput: () => change({ text: search.value }) });
   let runs = [];
@@ -41,6 +42,7 @@ export async function runsView(query) {
     fill(head, h("th", { scope: "col" }, h("span", { class: "sr" }, "Curves")), RUN_COLUMNS.map(([name, label]) => h("th", { scope: "col", class: COLUMN_CLASSES[name], "aria-sort": state.sort === name ? (state.ascending ? "ascending" : "descending") : null },
       h("button", { type: "button", class: "sort", "data-focus": `sort ${name}`, onclick: () => change({ sort: name, ascending: state.sort === name ? (state.ascending ? "" : "true") : ["name", "tasks"].includes(name) ? "true" : "" }) }, label, state.sort === name ? (state.ascending ? " \u2191" : " \u2193") : ""))));
     fill(body, shown.map((run) => row(run, chosen.has(run.key), (event) => choose(run.key, event.target.checked))));
+    drawResults(results, shown);
     const among = shown.length < runs.length ? `${shown.length} of ${runs.length} runs` : `${runs.length} run${runs.length === 1 ? "" : "s"}`;
     note.textContent = runs.length ? `${among}. Tick runs to see their curves in one chart.` : "No runs here yet. One appears as soon as it writes its first file.";
     if (focused) body.parentElement.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus();
@@ -83,7 +85,7 @@ export async function runsView(query) {
       { keys: ["/"], told: "filter", act: () => search.focus() },
     ],
     element: h("div", { class: "view" }, h("h1", {}, "Runs"), h("div", { class: "filters" }, search), note, overlay,
-      h("div", { class: "scroll" }, h("table", { class: "runs" }, h("thead", {}, head), body))),
+      h("div", { class: "scroll" }, h("table", { class: "runs" }, h("thead", {}, head), body)), results),
   };
 }
 
@@ -109,6 +111,33 @@ function row(run, isChosen, onChoose) {
     h("td", { class: "steps" }, progress(run)), h("td", { class: "tasks" }, run.tasks ?? "\u2013"),
     h("td", { class: "num episode-count" }, number(run.episodes + run.lacking)),
     h("td", { class: "when" }, run.live ? h("span", { class: "badge live" }, "live") : "", " ", ago(run.updated)));
+}
+
+/** A table of runs and task sets: success with its interval in the newest evaluation of each. */
+function drawResults(element, runs) {
+  const rows = runs.filter((run) => run.results?.length);
+  const sets = [...new Set(rows.flatMap((run) => run.results.map((one) => one.set)))].sort();
+  element.hidden = rows.length < 2;
+  const of = (run, set) => run.results.find((one) => one.set === set);
+  const usual = new Map(sets.map((set) => [set, mostFrequent(rows.map((run) => of(run, set)?.manifest).filter(Boolean))]));
+  const best = (set) => Math.max(...rows.map((run) => of(run, set)).filter((one) => one?.manifest === usual.get(set)).map((one) => one.success.value));
+  const cell = (run, set) => {
+    const one = of(run, set);
+    if (!one) return h("td", { class: "faint" }, "\u2013");
+    const comparable = one.manifest === usual.get(set), { value, low, high } = one.success;
+    return h("td", { title: `${one.label}, ${one.tasks} tasks` }, h(comparable && value === best(set) ? "b" : "span", {}, percent(value)), h("span", { class: "faint" }, ` ${percent(low)} to ${percent(high)}`),
+      !comparable && h("span", { class: "under" }, `other tasks: ${one.tasks}`));
+  };
+  fill(element, h("summary", {}, `Results of ${rows.length} runs on ${sets.length} task set${sets.length === 1 ? "" : "s"}`),
+    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Run"), sets.map((set) => h("th", { scope: "col" }, set)))),
+      h("tbody", {}, rows.map((run) => h("tr", {}, h("th", { scope: "row" }, h("a", { href: link(["run", run.key]) }, run.key)), sets.map((set) => cell(run, set))))))),
+    h("p", { class: "faint" }, "The newest evaluation of each, with its 95 % interval. The highest of those that played the same tasks is bold."));
+}
+
+function mostFrequent(words) {
+  const counts = new Map();
+  for (const word of words) counts.set(word, (counts.get(word) ?? 0) + 1);
+  return [...counts].sort((a, b) => b[1] - a[1])[0]?.[0];
 }
 
 function progress(run) {
