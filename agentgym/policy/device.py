@@ -16,16 +16,20 @@ _WORTH_IT = 2.0
 
 
 def device_of(requested: str) -> str:
-    """Resolve `auto` to a GPU if there is one, else the CPU. Raises: PolicyError for a device that is not available."""
+    """Resolve `auto` to a GPU if there is one (CUDA, or MPS on a Mac), else the CPU.
+
+    Raises: PolicyError for a device that is not available.
+    """
     if requested == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        gpus = ("cuda", torch.cuda.is_available()), ("mps", torch.backends.mps.is_available())
+        return next((name for name, available in gpus if available), "cpu")
     try:
         torch.empty(0, device=requested)
     except (RuntimeError, AssertionError) as error:
         reason = shorten(str(error), 90, placeholder=" ...")
         raise PolicyError(
-            f"device = {requested!r} cannot be used: {reason}. Write cpu, cuda, cuda:N, or auto (which takes a GPU if "
-            "there is one)."
+            f"device = {requested!r} cannot be used: {reason}. Write cpu, cuda, cuda:N, mps, or auto (which takes a "
+            "GPU if there is one)."
         ) from error
     return requested
 
@@ -57,12 +61,15 @@ def bfloat16_speed_up() -> float:
 def computes_in_bfloat16(device: str) -> bool:
     """Return whether training on a device by default computes in bfloat16, with float32 weights.
 
-    A CPU does so only if it has matrix tiles (AMX) and is measured to be at least twice as fast in bfloat16. CPUs
-    without AMX never do: their speed-up is close to that bound, so a resumed run could measure a different answer.
+    MPS does not, because it is untried. A CPU does so only if it has matrix tiles (AMX) and is measured to be at least
+    twice as fast in bfloat16. CPUs without AMX never do: their speed-up is close to that bound, so a resumed run could
+    measure a different answer.
 
     Args:
         device: torch's name of the device.
     """
+    if device.startswith("mps"):
+        return False
     return device != "cpu" or (has_matrix_tiles() and bfloat16_speed_up() >= _WORTH_IT)
 
 

@@ -76,7 +76,11 @@ async def _no_sandbox(name: str, reason: str) -> SandboxUnavailable:
         for other, report in reports.items()
         if report.available
     ]
-    lacks = "".join(f"\n{other}: {report.reason}" for other, report in reports.items() if not report.available)
+    lacks = "".join(
+        f"\n{other}: {'the same.' if report.reason == reason else report.reason}"
+        for other, report in reports.items()
+        if not report.available
+    )
     hint = f"For one that does, {', or '.join(options)}." if options else "No other backend makes one here either:"
     return SandboxUnavailable(f"The backend {name!r} makes no sandbox here. {reason}\n{hint}{lacks}")
 

@@ -11,7 +11,11 @@ from agentgym.policy.device import bfloat16_speed_up, computes_in_bfloat16, devi
 
 
 def test_auto_is_a_gpu_where_there_is_one(monkeypatch):
-    assert device_of("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert device_of("auto") == "cpu"
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert device_of("auto") == "mps"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert device_of("auto") == "cuda"
 
@@ -40,6 +44,7 @@ def test_a_processor_computes_in_bfloat16_if_it_has_tiles_that_are_much_faster(
     monkeypatch.setattr(device, "bfloat16_speed_up", lambda: speed_up)
     assert computes_in_bfloat16("cpu") is chosen
     assert computes_in_bfloat16("cuda:1")
+    assert not computes_in_bfloat16("mps")
 
 
 def test_the_speed_of_this_processor_is_measured():

@@ -164,7 +164,7 @@ def test_a_machine_without_any_sandbox_is_told_once_what_each_backend_lacks_and_
     finished = CliRunner().invoke(app, words)
     assert finished.stderr.splitlines()[-2:] == [
         "No other backend makes one here either:",
-        f"{Works.name}: This machine lacks it.",
+        f"{Works.name}: the same.",
     ]
 
 

@@ -86,7 +86,12 @@ CALLS = {name: number for name, row in _CALLS.items() if (number := row[_OURS.co
 
 
 def unsupported() -> str | None:
-    """Return why no sandbox can run on this machine's processor; None if it can."""
+    """Return why no sandbox can be made by this machine; None if it can."""
+    if os.uname().sysname != "Linux":
+        return (
+            f"this machine runs {os.uname().sysname}, and sandboxes need Linux. Text sets play here; for the others "
+            "run agentgym in a Linux container (docker/Dockerfile makes its image) or a virtual machine"
+        )
     if _PROCESSOR in _ARCHITECTURES and sys.maxsize > 2**32:
         return None
     bits = "" if sys.maxsize > 2**32 else " with a 32-bit Python"

@@ -11,6 +11,7 @@ import os
 import signal
 import struct
 from functools import cache
+from typing import Any
 
 from . import architecture
 from .architecture import CALLS
@@ -51,7 +52,8 @@ _libc.syscall.restype = _libc_with_gil.syscall.restype = ctypes.c_long
 # looked up once here, not again in every fork
 _before_fork, _after_fork_in_parent = ctypes.pythonapi.PyOS_BeforeFork, ctypes.pythonapi.PyOS_AfterFork_Parent
 _after_fork_in_child = ctypes.pythonapi.PyOS_AfterFork_Child
-_clone, _process_control = _libc_with_gil.syscall, _libc_with_gil.prctl
+_clone: Any = _libc_with_gil.syscall
+_process_control: Any = getattr(_libc_with_gil, "prctl", None)  # None where this is not Linux
 _NOTHING = (None, None, None, None)
 
 
@@ -81,8 +83,6 @@ _kept_filters: list[tuple[ctypes.Array[ctypes.c_char], _FilterProgram]] = []
 def unsupported() -> str | None:
     """Return why this machine cannot hold sandboxes at all; None if it can."""
     system = os.uname()
-    if system.sysname != "Linux":
-        return f"this is {system.sysname}; namespaces are made on Linux only"
     if reason := architecture.unsupported():
         return reason
     release = tuple(int(part) for part in system.release.split("-")[0].split(".")[:2])

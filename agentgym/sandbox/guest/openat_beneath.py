@@ -9,7 +9,6 @@ import errno
 import os
 
 _MAX_LINKS = 40  # as in Linux
-_COMPONENT_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_beneath_stepwise(directory: int, path: str, flags: int, mode: int, *, same_device: bool) -> int:
@@ -29,7 +28,7 @@ def open_beneath_stepwise(directory: int, path: str, flags: int, mode: int, *, s
                     raise _outside(path)
                 os.close(trail.pop())
                 continue
-            open_flags = _COMPONENT_FLAGS if pending else flags | os.O_NOFOLLOW | os.O_CLOEXEC
+            open_flags = (os.O_PATH | os.O_DIRECTORY if pending else flags) | os.O_NOFOLLOW | os.O_CLOEXEC
             try:
                 opened = os.open(name, open_flags, mode, dir_fd=trail[-1])
             except OSError as error:

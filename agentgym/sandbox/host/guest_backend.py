@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox.contract import Capabilities, Snapshot
+from agentgym.sandbox.guest import architecture
 from agentgym.sandbox.host.guest_handle import GuestHandle, descriptors_available
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.limits import ALL, LIMITS, SandboxSpec
@@ -34,8 +35,7 @@ class GuestBackend(ABC):
         """Create a sandbox; see `Backend.create`."""
 
         async def make_guest() -> GuestHandle:
-            with descriptors_available():
-                return await self._create_guest(spec, snapshot)
+            return await self._make_guest(spec, snapshot)
 
         with uncounted():
             guest = await make_guest()
@@ -46,8 +46,7 @@ class GuestBackend(ABC):
     async def probe(self) -> Capabilities:
         """Create a sandbox to find out what can be enforced here; see `Backend.probe`."""
         try:
-            with descriptors_available():
-                guest = await self._create_guest(SandboxSpec(accept_weaker=(ALL,)), None)
+            guest = await self._make_guest(SandboxSpec(accept_weaker=(ALL,)), None)
         except SandboxUnavailable as error:
             return Capabilities(False, reason=str(error))
         await guest.close()
@@ -60,6 +59,12 @@ class GuestBackend(ABC):
             watched=tuple(missing) if self.watches else (),
             snapshots=True,
         )
+
+    async def _make_guest(self, spec: SandboxSpec, snapshot: Snapshot | None) -> GuestHandle:
+        if reason := architecture.unsupported():
+            raise SandboxUnavailable(f"No sandbox can be created here: {reason}.")
+        with descriptors_available():
+            return await self._create_guest(spec, snapshot)
 
     async def _close_sandboxes(self) -> None:
         """Close every sandbox, even if some cannot be closed. Raises: SandboxError of the first of those."""

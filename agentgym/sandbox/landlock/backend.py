@@ -32,7 +32,7 @@ from typing_extensions import override
 
 from agentgym.errors import SandboxDied, SandboxUnavailable
 from agentgym.sandbox.contract import Running, Snapshot
-from agentgym.sandbox.guest import architecture, landlock
+from agentgym.sandbox.guest import landlock
 from agentgym.sandbox.guest.frames import LINKED
 from agentgym.sandbox.host.guest_backend import GuestBackend
 from agentgym.sandbox.host.guest_handle import GuestHandle
@@ -210,8 +210,6 @@ class _ProcessHandle(GuestHandle):
 
 def _check(spec: SandboxSpec) -> None:
     """Raise an error if a sandbox of this spec cannot be created by this backend."""
-    if reason := architecture.unsupported():
-        raise SandboxUnavailable(f"No sandbox can be created here: {reason}.")
     version = landlock.version()
     if not version:
         raise SandboxUnavailable(
