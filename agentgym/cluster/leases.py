@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from typing import Any, Protocol
 
 import httpx
 
 from agentgym.errors import AccessRefused, EnvironmentServerError, LeaseLost
+from agentgym.text import counted
 
+_LOGGER = logging.getLogger(__name__)
 _PER_LEASE = 4
 """Heartbeats per lease duration."""
 
@@ -91,19 +94,26 @@ class Heartbeats:
 
     async def _beat(self) -> None:
         now = asyncio.get_running_loop().time
-        pause_s, answered_at = self._lease_s / _PER_LEASE, now()
+        pause_s, answered_at, is_named = self._lease_s / _PER_LEASE, now(), False
         async with self._connection.new_client() as client:
             while True:
                 await asyncio.sleep(pause_s)
                 try:
                     async with asyncio.timeout(pause_s):
                         lost = await self._connection.renew(client, [*self._leases])
-                    answered_at = now()
+                    answered_at, is_named = now(), False
                     for episode_id, reason in lost.items():
                         self._lose([episode_id], LeaseLost(f"{reason} The server is {self._connection.url}."))
                 except AccessRefused as error:
                     self._lose([*self._leases], error)
                 except (EnvironmentServerError, TimeoutError, KeyError, AttributeError) as error:
+                    if not is_named and now() - answered_at >= self._lease_s / 2:
+                        is_named = True
+                        _LOGGER.warning(
+                            "The server at %s has not answered for %.0f s. %s of this process will begin anew if it "
+                            "does not within %g s.",
+                            *(self._connection.url, now() - answered_at, counted(len(self), "episode"), self._lease_s),
+                        )
                     if now() - answered_at >= self._lease_s:
                         self._lose([*self._leases], self._connection.unreachable(error))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -198,7 +199,7 @@ async def test_a_server_that_was_killed_fails_a_call_once_and_leaves_no_sandbox(
         await until(lambda: _gone(backend, server.process.pid), "its sandboxes are gone")
 
 
-async def test_a_server_that_is_cut_off_is_noticed_when_its_leases_have_ended():
+async def test_a_server_that_is_cut_off_is_named_once_and_given_up_when_its_leases_have_ended(caplog):
     with environment_server("--lease-s", "1") as server:
         environment = RemoteEnvironment(server.url, COUNTER)
         await environment.reset(TASK, seed=0)
@@ -209,6 +210,8 @@ async def test_a_server_that_is_cut_off_is_noticed_when_its_leases_have_ended():
             await environment.close()
         finally:
             server.process.send_signal(signal.SIGCONT)
+    [warning] = [record.getMessage() for record in caplog.records if record.name.startswith("agentgym")]
+    assert re.match(rf"The server at {server.url} has not answered for \d+ s\. 1 episode of this process will", warning)
 
 
 async def _gone(backend: NamespacesBackend, pid: int) -> bool:
