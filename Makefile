@@ -19,7 +19,7 @@ SPIDER      ?= ../shared/data/spider_dev_10
 TORCH_FROM  ?=
 PYTEST_ARGS ?=
 WORKERS     ?= 3
-BENCHMARKS  ?= overhead episodes gateway sandbox_programs warehouse sandbox pool credit environments intervals swe gui viewer training sampling learning
+BENCHMARKS  ?= overhead episodes gateway driver sandbox_programs warehouse sandbox pool credit environments intervals swe gui viewer training sampling learning
 PEERS       ?= .venv-peers
 FUZZ_SECONDS ?= 60
 

@@ -29,6 +29,7 @@ class _Server:
         failures: failures since the last answer.
         reason: why the server was taken out; empty if it is in use.
         health: the running health check of a server that is out.
+        is_unreached: whether this process cannot reach it at all, though the original of the policy may.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -38,6 +39,7 @@ class _Server:
         self.failures = 0
         self.reason = ""
         self.health: asyncio.Task[bool] | None = None
+        self.is_unreached = False
 
     @property
     def load(self) -> tuple[int, int, int]:
@@ -87,7 +89,9 @@ class PolicyPool(ServedWeights, Policy):
 
     @override
     def copier(self) -> Callable[[], Policy] | None:
-        """Return a function that makes a pool on another node; None if one of the policies has none."""
+        """Return what makes a pool on another node; None if a policy has no copies, or a subclass answers otherwise."""
+        if type(self).generate is not PolicyPool.generate:
+            return None
         makers = [maker for server in self._servers if (maker := server.policy.copier()) is not None]
         return partial(_pool_of, makers, self._deadline_s) if len(makers) == len(self._servers) else None
 
@@ -97,6 +101,7 @@ class PolicyPool(ServedWeights, Policy):
         checks = (server.policy.check_reach() for server in self._servers)
         for server, failure in zip(self._servers, await asyncio.gather(*checks, return_exceptions=True), strict=True):
             if isinstance(failure, BaseException):
+                server.is_unreached = True
                 self._take_out(server, str(failure))
         self._least_loaded()
 
@@ -115,7 +120,7 @@ class PolicyPool(ServedWeights, Policy):
         for server, reason in zip(self._servers, reasons, strict=True):
             if reason:
                 self._take_out(server, reason)
-            else:
+            elif not server.is_unreached:
                 server.reason, server.failures = "", 0
 
     @property

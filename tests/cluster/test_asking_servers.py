@@ -22,6 +22,7 @@ from agentgym.policy import Reply, Request, VllmPolicy, make_tokenizer
 from agentgym.policy.formats.hermes import Hermes
 from agentgym.policy.pool import PolicyPool
 from agentgym.policy.rendering import TemplateRenderer
+from agentgym.rollout.replay import Fork
 from agentgym.storage import Ledger
 
 TASKS = [Task(f"t{number}", "x/talk-v1", "Talk to me.") for number in range(6)]
@@ -79,6 +80,13 @@ def test_the_episodes_are_those_of_a_driver_that_asks_and_the_driver_asks_nothin
         pooled = await manager(pool, TwoWorkers()).collect(TASKS)
         assert [record(trajectory) for trajectory in pooled] == [record(trajectory) for trajectory in here]
         assert not any(has_client(server.policy) for server in pool._servers)
+        branches = [
+            [record(trajectory) async for trajectory in manager(player, engine).branch([Fork(here[0], 1)], 2)]
+            for player, engine in ((vllm(url), TwoWorkers()), (policy, None))
+        ]
+        assert sorted(branches[0], key=str) == sorted(branches[1], key=str)
+        assert len({str(branch) for branch in branches[0]}) == 2
+        await policy.close()
         ledger.close()
 
     with vllm_stand_ins({"log": str(tmp_path / "log")}) as [url]:
@@ -148,6 +156,24 @@ def test_a_node_that_does_not_reach_the_server_asks_through_the_driver_and_says_
 
     with vllm_stand_ins({"log": str(tmp_path / "log")}) as [url]:
         asyncio.run(scenario(url))
+
+
+def test_a_copy_of_a_pool_uses_the_servers_that_its_node_reaches_and_takes_the_others_out_for_good(tmp_path):
+    async def scenario(urls: list[str]) -> None:
+        original = PolicyPool([vllm(url) for url in urls], deadline_s=5)
+        maker = original.copier()
+        assert maker is not None
+        copy = maker()
+        await copy.check_reach()
+        for part, weights in zip(copy.served_weights, original.served_weights, strict=True):
+            part.take(weights.state)
+        assert [reason != "" for reason in copy.state[1]] == [True, False]
+        trajectories = await manager(copy).collect(TASKS)
+        assert [(trajectory.error, trajectory.provenance.retries) for trajectory in trajectories] == [(None, [])] * 6
+        await copy.close()
+
+    with vllm_stand_ins({"log": str(tmp_path / "log")}) as [url]:
+        asyncio.run(scenario(["http://127.0.0.1:9", url]))
 
 
 def test_only_a_server_that_other_hosts_can_reach_has_copies(monkeypatch):
