@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym import Combined, Gate, JudgeError, Message, Reward, Schedule, Task, Trajectory, Turn
-from agentgym.errors import RewardError
-from agentgym.reward import validate_components
+from agentgym.errors import HostOverloaded, RewardError, SandboxDied
+from agentgym.reward import judge_submission, validate_components
 
 
 class Fixed(Reward):
@@ -229,3 +229,19 @@ async def test_only_parts_that_judge_a_group_are_asked_and_names_may_not_clash()
 def test_schedules_gates_and_caps_that_make_no_sense_are_refused(broken):
     with pytest.raises(ValueError, match=r"needs|is "):
         broken()
+
+
+@pytest.mark.parametrize("error", [HostOverloaded("busy"), SandboxDied("gone")])
+async def test_an_overloaded_machine_is_never_the_submissions_failure(error):
+    """What else ends both attempts to judge a submission, and not a control, is the submission's."""
+
+    async def attempt() -> bool:
+        raise error
+
+    async def control() -> None: ...
+
+    if isinstance(error, HostOverloaded):
+        with pytest.raises(HostOverloaded):
+            await judge_submission(attempt, control, False)
+    else:
+        assert await judge_submission(attempt, control, False) is False

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from agentgym.errors import AgentGymError, JudgeError, SandboxError
+from agentgym.errors import AgentGymError, HostOverloaded, JudgeError, SandboxError
 
 V = TypeVar("V")
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, EOFError, OverflowError, RecursionError, MemoryError)
@@ -41,21 +41,21 @@ async def judge_submission(
         control: judges something harmless in the same way.
         failed: the verdict on a submission that cannot be judged.
         errors: the errors that count as a failed attempt or control. Other errors are raised at once, and so are
-            agentgym errors other than SandboxError.
+            HostOverloaded, which no submission causes, and agentgym errors other than SandboxError.
     Raises: JudgeError if the control fails too.
     """
     try:
         return await attempt()
     except errors as error:
-        _raise_if_of_the_task(error)
+        _raise_if_not_the_agents(error)
     try:
         return await attempt()  # the first failure may have been transient
     except errors as error:
-        _raise_if_of_the_task(error)
+        _raise_if_not_the_agents(error)
         try:
             await control()
         except errors as fault:
-            _raise_if_of_the_task(fault)
+            _raise_if_not_the_agents(fault)
             raise JudgeError(
                 "The judge failed on a harmless control submission too, so the agent's submission cannot be judged: "
                 f"{fault}"
@@ -63,7 +63,7 @@ async def judge_submission(
         return failed
 
 
-def _raise_if_of_the_task(error: Exception) -> None:
-    """Raise the error if it reports a fault of the task or the reward: no submission causes such a fault."""
-    if isinstance(error, AgentGymError) and not isinstance(error, SandboxError):
+def _raise_if_not_the_agents(error: Exception) -> None:
+    """Raise the error if it reports a fault of the task, the reward or the machine that no submission causes."""
+    if isinstance(error, HostOverloaded) or (isinstance(error, AgentGymError) and not isinstance(error, SandboxError)):
         raise error
