@@ -11,7 +11,9 @@ import logging
 import os
 import random
 import re
-from collections.abc import Callable
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -129,7 +131,10 @@ class JsonEndpoint:
         self._jitter, self._check_server = jitter or random.Random(), check_server
         self._has_answered = self._given_up = False  # the server ever answered; unreached_s has passed
         self._has_warned = False
-        self._client: httpx.AsyncClient | None = None
+        # One client per connection: a client that has many looks at each of them in every request.
+        self._clients: list[httpx.AsyncClient] = []
+        self._idle: list[httpx.AsyncClient] = []
+        self._tls: ssl.SSLContext | None = None
         self._slots = asyncio.Semaphore(connections)
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -149,9 +154,8 @@ class JsonEndpoint:
 
     async def check_reach(self, path: str) -> None:
         """Send a GET request, once; any answer will do. Raises: PolicyError without one."""
-        client, _ = self._open()
         try:
-            async with asyncio.timeout(REACH_S):
+            async with self._connection() as client, asyncio.timeout(REACH_S):
                 await client.get(self._http_url + path)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             raise PolicyError(f"{self._server_address()} does not answer ({type(error).__name__})") from error
@@ -173,14 +177,13 @@ class JsonEndpoint:
 
     async def close(self) -> None:
         """Close all connections."""
-        client, self._client = self._client, None
-        if client is not None and self._loop is asyncio.get_running_loop():
-            await client.aclose()
+        clients, self._clients, self._idle = self._clients, [], []
+        if self._loop is asyncio.get_running_loop():
+            await asyncio.gather(*(client.aclose() for client in clients))
 
     async def _in_turn(self, *request: Any) -> Any:
         """Wait for a free connection, then try. The limits of the retry policy begin after the wait."""
-        client, slots = self._open()
-        async with slots:
+        async with self._connection() as client:
             return await self._patiently(client, *request)
 
     async def _patiently(
@@ -240,6 +243,8 @@ class JsonEndpoint:
             raise _RetryableFailure(f"{type(error).__name__}: {error}", unreached=unreached) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise PolicyError(f"{method} {path} cannot be sent to {self._server_address()}: {error}") from error
+        if answer.is_success:
+            return answer
         response_excerpt = f"status {answer.status_code}: {_excerpt(answer.text)}"
         status, text = answer.status_code, answer.text.lower() if answer.status_code >= 400 else ""
         if status == 402 or (status in (400, 403, 429) and any(sign in text for sign in _NO_QUOTA)):
@@ -254,11 +259,9 @@ class JsonEndpoint:
             )
         if status in RETRYABLE or (status >= 500 and status not in FINAL):
             raise _RetryableFailure(response_excerpt, _retry_after(answer.headers.get("retry-after")))
-        if not answer.is_success:
-            raise PolicyError(
-                f"{method} {path} was refused with {response_excerpt}. The request is not repeated: correct it first."
-            )
-        return answer
+        raise PolicyError(
+            f"{method} {path} was refused with {response_excerpt}. The request is not repeated: correct it first."
+        )
 
     def _content_of(self, answer: httpx.Response) -> Any:
         if not answer.content.strip():
@@ -280,19 +283,31 @@ class JsonEndpoint:
         self._has_answered, self._given_up = True, False
         return content
 
-    def _open(self) -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
-        """Return the client and connection semaphore of this event loop; neither works in another loop."""
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[httpx.AsyncClient]:
+        """Wait for a free connection of this event loop, and lend its client. No client works in another loop."""
         loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=self.connections)
-            self._client = httpx.AsyncClient(
-                headers=self._headers,
-                timeout=None,  # asyncio.timeout above bounds the whole attempt; httpx would bound each read
-                limits=limits,
-                transport=httpx.AsyncHTTPTransport(uds=self._socket, limits=limits) if self._socket else None,
-            )
+        if self._loop is not loop:
+            self._clients, self._idle = [], []
             self._loop, self._slots = loop, asyncio.Semaphore(self.connections)
-        return self._client, self._slots
+        async with self._slots:
+            client = self._idle.pop() if self._idle else self._new_client()
+            try:
+                yield client
+            finally:
+                if client in self._clients:  # else they were closed meanwhile
+                    self._idle.append(client)
+
+    def _new_client(self) -> httpx.AsyncClient:
+        self._tls = self._tls or httpx.create_ssl_context()
+        client = httpx.AsyncClient(
+            headers=self._headers,
+            timeout=None,  # asyncio.timeout above bounds the whole attempt; httpx would bound each read
+            verify=self._tls,
+            transport=httpx.AsyncHTTPTransport(uds=self._socket) if self._socket else None,
+        )
+        self._clients.append(client)
+        return client
 
     def _server_address(self) -> str:
         if self._socket:

@@ -62,7 +62,7 @@ async def played_here(url: str):
 
 
 def has_client(policy: Policy) -> bool:
-    return policy._endpoint._client is not None
+    return bool(policy._endpoint._clients)
 
 
 def test_the_episodes_are_those_of_a_driver_that_asks_and_the_driver_asks_nothing(tmp_path):
