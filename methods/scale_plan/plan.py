@@ -13,7 +13,7 @@ from .stage_times import StageTimes
 STALENESS = (0, 1, 2, 4)
 DRIVER_MOST = 0.8
 """The share of the driver's time, the process that trains, that turns may take: above it they wait for each other."""
-ASKED_BY_WORKERS_S, ASKED_BY_DRIVER_S = 0.001, 0.011
+ASKED_BY_WORKERS_S, ASKED_BY_DRIVER_S = 0.0013, 0.010
 """What a turn of 14,000 tokens costs the driver in processor seconds, by who asks the policy's server
 (`benchmarks/driver.py`)."""
 _MATTERS = 1.05  # smaller speed-ups are within the noise of the simulation
