@@ -73,7 +73,7 @@ def evaluate(
 
     Example: agentgym eval sql/store-v1:held_out --policy runs/quickstart --group-size 4 --out runs/eval
     """
-    from agentgym.cli.run_ledger import opened_ledger
+    from agentgym.cli.run_ledger import opened_ledger, say_what_is_there
     from agentgym.evaluation.choices import check_choices
     from agentgym.evaluation.comparison import check_tasks
     from agentgym.evaluation.price import Price, Spending
@@ -99,6 +99,7 @@ def evaluate(
         config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)
     hint = "Run the same command again to go on." if folder else "Nothing is kept without --out DIR."
     with opened_ledger(folder, config) as ledger, resumable(hint):
+        say_what_is_there(ledger, f"evaluation/{label}", len(chosen) * config.group_size)
         measure = partial(
             evaluate_policy,
             player,

@@ -66,7 +66,7 @@ def play_and_keep(
     Args:
         tasks: the task set and the split.
     """
-    from agentgym.cli.run_ledger import opened_ledger
+    from agentgym.cli.run_ledger import opened_ledger, say_what_is_there
     from agentgym.cli.tables import episodes_table
     from agentgym.evaluation.price import Price, Spending
     from agentgym.rollout.manager import EpisodeManager
@@ -80,6 +80,7 @@ def play_and_keep(
     hint = "Run the same command again to go on." if output.folder else "Nothing is kept without --out DIR."
     identity = {"policy": identity_of_policy(agent, agent_name), "task_set": tasks[0], "split": tasks[1]}
     with opened_ledger(output.folder, config) as ledger, resumable(hint):
+        say_what_is_there(ledger, output.label, len(chosen) * config.group_size)
         manager = EpisodeManager(agent, config, ledger=ledger, label=output.label, identity=identity)
         trajectories = run(_play(manager, chosen, spending), agent)
     out().print(episodes_table(trajectories))

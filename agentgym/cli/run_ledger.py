@@ -30,6 +30,17 @@ def opened_ledger(folder: Path | None, config: RolloutConfig) -> Iterator[Ledger
         yield ledger
 
 
+def say_what_is_there(ledger: Ledger | None, label: str, episodes: int) -> None:
+    """Say how many of the episodes to play are in the ledger already; nothing if none is."""
+    from agentgym.cli.console import err
+
+    there = len(ledger.finished(label)) if ledger is not None else 0
+    if ledger is not None and there:
+        rest = "nothing is left to play" if there >= episodes else "the others are played now"
+        line = f"{min(there, episodes):,} of {episodes:,} episodes are in {ledger.path.parent} already; {rest}."
+        err().print(line, style="dim", markup=False, soft_wrap=True)
+
+
 @contextmanager
 def new_ledger(folder: Path | None) -> Iterator[Ledger | None]:
     """Open the ledger of a run folder, which is created if it is missing; other commands may play into it as well.

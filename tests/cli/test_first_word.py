@@ -83,6 +83,17 @@ def test_an_evaluation_says_what_it_loads():
     assert "text/number-guess-v1:held_out: 2 tasks. Loading oracle." in done.stderr
 
 
+def test_a_second_call_says_how_much_is_there_already(tmp_path):
+    words = ["text/number-guess-v1:validation", "--policy", "oracle", "--out", str(tmp_path)]
+    for command in ("eval", "rollout"):
+        first = CliRunner().invoke(app, [command, *words, "--limit", "2"])
+        assert "already" not in first.stderr
+        more = CliRunner().invoke(app, [command, *words, "--limit", "3"])
+        assert f"2 of 3 episodes are in {tmp_path} already; the others are played now." in more.stderr
+        same = CliRunner().invoke(app, [command, *words, "--limit", "3"])
+        assert f"3 of 3 episodes are in {tmp_path} already; nothing is left to play." in same.stderr
+
+
 def test_a_folder_that_holds_a_run_is_refused_before_torch_is_imported(tmp_path):
     (tmp_path / "recipe.toml").write_text("name = 'other'")
     code = (
