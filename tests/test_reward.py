@@ -245,3 +245,18 @@ async def test_an_overloaded_machine_is_never_the_submissions_failure(error):
             await judge_submission(attempt, control, False)
     else:
         assert await judge_submission(attempt, control, False) is False
+
+
+async def test_a_submission_is_tried_once_more_after_a_control_that_works():
+    """Two sandboxes in a row that the machine ended are no verdict on the submission."""
+    ends = [SandboxDied("killed"), SandboxDied("killed")]
+
+    async def attempt():
+        if ends:
+            raise ends.pop()
+        return True
+
+    async def control():
+        assert not ends, "after two attempts"
+
+    assert await judge_submission(attempt, control, False) is True

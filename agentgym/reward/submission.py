@@ -34,7 +34,7 @@ async def judge_submission(
     *,
     errors: tuple[type[Exception], ...] = (SandboxError, OSError, ValueError),
 ) -> V:
-    """Return the verdict of an attempt, retried once; return `failed` if both attempts fail but the control succeeds.
+    """Return the verdict of an attempt; return `failed` if two attempts, and one after a control that works, fail.
 
     Args:
         attempt: judges the submission, in a new sandbox for example.
@@ -44,22 +44,25 @@ async def judge_submission(
             HostOverloaded, which no submission causes, and agentgym errors other than SandboxError.
     Raises: JudgeError if the control fails too.
     """
-    try:
-        return await attempt()
-    except errors as error:
-        _raise_if_not_the_agents(error)
-    try:
-        return await attempt()  # the first failure may have been transient
-    except errors as error:
-        _raise_if_not_the_agents(error)
+    failures = []
+    for _ in range(2):  # the first failure may have been transient
         try:
-            await control()
-        except errors as fault:
-            _raise_if_not_the_agents(fault)
-            raise JudgeError(
-                "The judge failed on a harmless control submission too, so the agent's submission cannot be judged: "
-                f"{fault}"
-            ) from error
+            return await attempt()
+        except errors as error:
+            _raise_if_not_the_agents(error)
+            failures.append(error)
+    try:
+        await control()
+    except errors as fault:
+        _raise_if_not_the_agents(fault)
+        raise JudgeError(
+            "The judge failed on a harmless control submission too, so the agent's submission cannot be judged: "
+            f"{fault}"
+        ) from failures[-1]
+    try:
+        return await attempt()  # the machine works now, and may not have worked twice
+    except errors as error:
+        _raise_if_not_the_agents(error)
         return failed
 
 
