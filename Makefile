@@ -39,12 +39,12 @@ export TRL_EXPERIMENTAL_SILENCE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-cluster demo real test test-all test-fast test-vllm lint format reference families gui-full bench bench-peers fuzz images site constraints clean test-kind
+.PHONY: help setup setup-cluster demo real test test-all test-fast test-pythons test-arm64 test-vllm lint format reference families gui-full bench bench-peers fuzz images site constraints clean test-kind
 .DELETE_ON_ERROR:
 
 help:  ## list the commands
 	@echo "agentgym: train and evaluate tool-using language agents"; echo
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo; sed -n 's/^#   \(make .*\)/  \1/p' Makefile
 
 setup: $(STAMP)  ## make .venv and install everything, once; quick when nothing has changed
@@ -93,7 +93,7 @@ export SANDBOX_REPORT
 # Sets $python to the first interpreter that is new enough, or explains what to install.
 define find_python
 	python=; \
-	for candidate in $${PYTHON:-$(PYTHON)} python3 python3.13 python3.12 python3.11; do \
+	for candidate in $${PYTHON:-$(PYTHON)} python3 python3.14 python3.13 python3.12 python3.11; do \
 	    if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$candidate; break; fi; \
 	done; \
 	if [ -z "$$python" ]; then \
@@ -180,6 +180,16 @@ test-all: $(STAMP)  ## every test, also the thorough ones, with new random examp
 # A third of this is importing what the tests import, in each worker: two are as fast as four.
 test-fast: $(STAMP)  ## half of the tests, of every room: those that tests/durations.json does not list as slow
 	"$(PY)" -m pytest -n 2 --dist worksteal -m "not slow" $(PYTEST_ARGS)
+
+# In a virtual environment for each, with all that `make setup` installs: a newer Python than torch has wheels for fails.
+test-pythons:  ## the fast tests with every Python from 3.11 to 3.14 that is installed
+	@status=0; for python in python3.11 python3.12 python3.13 python3.14; do \
+	    "$$python" -c '' 2>/dev/null || { echo "[test-pythons] there is no $$python here"; continue; }; \
+	    $(MAKE) test-fast PYTHON="$$python" VENV=".venv-$$python" || status=1; \
+	done; exit $$status
+
+test-arm64: $(STAMP)  ## sandboxes on arm64 under qemu, as root on Debian or Ubuntu (an hour; .ci/arm64 says what to install)
+	.ci/arm64
 
 # vLLM pins other versions than training does, so its server lives in an environment of its own; the tests speak HTTP.
 test-kind: $(STAMP)  ## play in pods of a Kubernetes cluster that kind makes here; skipped without kind

@@ -7,6 +7,7 @@ import datetime
 import decimal
 import enum
 import json
+import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -102,6 +103,9 @@ class Old(TypedDict):
     at: int
 
 
+OLD = [Old] if sys.version_info < (3, 12) else []  # pydantic has a schema for it from Python 3.12 on
+
+
 @pytest.mark.parametrize("default", [float("nan"), float("inf"), [1.0, float("-inf")], "\ud800", {"a": "\udc00"}])
 def test_a_default_that_no_server_can_send_is_refused(default):
     with pytest.raises(ToolDefinitionError, match=r"look.*has a default that JSON cannot express: value = "):
@@ -111,7 +115,7 @@ def test_a_default_that_no_server_can_send_is_refused(default):
         Tool.from_schema("look", "Look.", schema, str)
 
 
-@pytest.mark.parametrize("hint", [type, Callable[[], None], range, Old], ids=str)
+@pytest.mark.parametrize("hint", [type, Callable[[], None], range, *OLD], ids=str)
 def test_a_type_without_a_schema_is_refused_with_the_tool(hint):
     with pytest.raises(ToolDefinitionError, match=r"look' has a type that has no JSON Schema"):
         tool_with(hint, None)

@@ -95,11 +95,11 @@ def make_cluster(binaries: str, path: str) -> None:
     connection = PostgresConnection(SOCKET, "postgres", "world")
     for sql in ("CREATE ROLE agent LOGIN", "GRANT CREATE, USAGE ON SCHEMA public TO agent", "DROP DATABASE postgres"):
         connection.execute(sql)
-    tables = source_tables(path)
-    for table in tables:
-        _load(connection, table)
-    for table in tables:
-        _link(connection, table)
+    with source_tables(path) as tables:
+        for table in tables:
+            _load(connection, table)
+        for table in tables:
+            _link(connection, table)
     connection.execute("ANALYZE")
     connection.execute("CHECKPOINT")
     connection.close()

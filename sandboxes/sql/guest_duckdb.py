@@ -46,8 +46,9 @@ class DuckDatabase:
         )
         self._names: list[str] = []
         self._links: dict[str, dict[str, str]] = {}
-        for table in source_tables(path):
-            self._load(table)
+        with source_tables(path) as tables:
+            for table in tables:
+                self._load(table)
         for statement in LOCKED:
             self._connection.execute(statement)
         self._watch = Watch(timeout_s, self._connection.interrupt)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 
@@ -38,13 +39,14 @@ class SourceTable:
             yield tuple(_fitting(value, kind) for value, kind in zip(row, self._kinds))  # noqa: B905
 
 
-def source_tables(path: str) -> list[SourceTable]:
-    """Return every table of an SQLite file, sorted by name."""
-    connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
-    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    listing = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
-    names = [name for (name,) in connection.execute(listing).fetchall() if not name.startswith("sqlite_")]
-    return [SourceTable(connection, name) for name in names]
+@contextmanager
+def source_tables(path: str) -> Iterator[list[SourceTable]]:
+    """Open an SQLite file and give every table of it, sorted by name."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as connection:
+        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        listing = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+        names = [name for (name,) in connection.execute(listing).fetchall() if not name.startswith("sqlite_")]
+        yield [SourceTable(connection, name) for name in names]
 
 
 def _key_of(listing: list[tuple[Any, ...]]) -> list[str]:

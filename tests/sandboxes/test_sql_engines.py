@@ -335,5 +335,6 @@ def test_a_foreign_key_that_names_no_column_refers_to_the_primary_key(tmp_path):
         )
         connection.execute("CREATE TABLE log (id INTEGER)")  # without a primary key, so nothing can refer to it
         connection.commit()
-    links = {table.name: table.links for table in source_tables(str(file))}
+    with source_tables(str(file)) as tables:
+        links = {table.name: table.links for table in tables}
     assert links == {"shop": [], "log": [], "sale": [("shop", "shop", "code")]}
