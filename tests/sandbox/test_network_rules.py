@@ -202,9 +202,10 @@ def test_the_server_name_of_a_real_hello_is_read_however_it_is_cut(name):
         assert read_client_hello(message[:end]) is None
 
 
-@pytest.mark.parametrize("size", [40, 100])
-def test_a_hello_in_many_records_is_one_hello(size):
+@pytest.mark.parametrize("count", [5, 14])
+def test_a_hello_in_many_records_is_one_hello(count):
     message = hello("example.org")[5:]
+    size = -(-len(message) // count)
     pieces = [message[start : start + size] for start in range(0, len(message), size)]
     records = b"".join(b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece for piece in pieces)
     assert read_client_hello(records).server_name == "example.org"

@@ -18,6 +18,10 @@ from agentgym.sandbox.rootfs.tree import ImageError, RootfsTree, members
 
 _MAX_READ_BYTES = 1 << 20  # the most bytes per read; tarfile would read a larger archive header into memory
 _PACKED_PIECE = 1 << 16
+_HEADERS = (
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+)
 _MAX_XZ_MEMORY = 256 << 20
 _FIRST = 8  # how many entries are read to find out what an archive contains
 _DAMAGE_ERRORS = (
@@ -82,7 +86,7 @@ class ForwardReader(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         """Read bytes. Raises: ImageError for a larger read than any honest archive needs."""
         if not 0 <= size <= _MAX_READ_BYTES:
-            raise ImageError(f"An archive of the image is damaged: a header claims {size} bytes. Save the image again.")
+            raise _too_large(size)
         piece = self._source.read(size)
         self._hash.update(piece)
         self._position += len(piece)
@@ -168,6 +172,19 @@ def _decompressed(blob: ForwardReader) -> BinaryIO:
     return stream
 
 
+class _Entry(tarfile.TarInfo):
+    """An entry of an archive. Its headers are bounded: newer Pythons read a large one in pieces, and hold all of it."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in _HEADERS and self.size > _MAX_READ_BYTES:
+            raise _too_large(self.size)
+        return cast(tarfile.TarInfo, super()._proc_member(archive))  # type: ignore[misc]
+
+
+def _too_large(size: int) -> ImageError:
+    return ImageError(f"An archive of the image is damaged: a header claims {size} bytes. Save the image again.")
+
+
 def _opened(content: ForwardReader) -> tarfile.TarFile:
     options: dict[str, Any] = {"encoding": "utf-8", "errors": "surrogateescape"}
-    return tarfile.open(fileobj=cast(BinaryIO, content), mode="r:", **options)
+    return tarfile.open(fileobj=cast(BinaryIO, content), mode="r:", tarinfo=_Entry, **options)
