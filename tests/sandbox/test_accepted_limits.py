@@ -73,9 +73,9 @@ def test_the_switch_may_stand_anywhere_before_two_dashes():
     assert split_option(option, ["eval", "a", option, "cpu", "-x"]) == ([option, "cpu"], ["eval", "a", "-x"])
     assert split_option(option, ["eval", f"{option}=cpu"]) == ([f"{option}=cpu"], ["eval"])
     assert split_option(option, ["run", "--", option, "cpu"]) == ([], ["run", "--", option, "cpu"])
-    lines = remedies(unenforceable(WATCHED), ["eval", "a b"]).splitlines()
-    assert lines[0].strip() == "systemd-run --user --scope -p Delegate=yes agentgym eval 'a b'"
-    assert lines[1].strip() == "agentgym eval 'a b' --accept-weaker memory,cpu"
+    lines = remedies(unenforceable(WATCHED), ["eval", "a b"])
+    assert lines[0] == "systemd-run --user --scope -p Delegate=yes agentgym eval 'a b'"
+    assert lines[1] == "agentgym eval 'a b' --accept-weaker memory,cpu"
 
 
 def test_an_unknown_name_ends_a_command_before_it_does_anything():
