@@ -169,7 +169,7 @@ $(MODELS)/smollm2-135m/config.json: | $(STAMP)
 
 # Neighbours stay in one process, so that what they share (a run, a browser, task sets) is mostly made once. Workers wait
 # for containers and browsers, so there are three of them also on two cores; each takes 20 s of a processor to import.
-test: $(STAMP)  ## every test but the thorough ones, and of those that take 3 s or more a third, by the commit
+test: $(STAMP)  ## every test but the thorough ones, and of those that take 2 s or more a quarter, by the commit
 	"$(PY)" -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 # More of what `make test` proves once: the attack kit on every variant of a sandbox, a kill within every kind of stage,

@@ -34,7 +34,9 @@ async def judge_submission(
     *,
     errors: tuple[type[Exception], ...] = (SandboxError, OSError, ValueError),
 ) -> V:
-    """Return the verdict of an attempt; return `failed` if two attempts, and one after a control that works, fail.
+    """Return the verdict of an attempt, retried once; return `failed` if both attempts fail but the control succeeds.
+
+    If sandboxes failed, a third attempt after the control must fail too.
 
     Args:
         attempt: judges the submission, in a new sandbox for example.
@@ -59,11 +61,12 @@ async def judge_submission(
             "The judge failed on a harmless control submission too, so the agent's submission cannot be judged: "
             f"{fault}"
         ) from failures[-1]
-    try:
-        return await attempt()  # the machine works now, and may not have worked twice
-    except errors as error:
-        _raise_if_not_the_agents(error)
-        return failed
+    if isinstance(failures[-1], SandboxError):  # the machine may have ended both sandboxes, and works now
+        try:
+            return await attempt()
+        except errors as error:
+            _raise_if_not_the_agents(error)
+    return failed
 
 
 def _raise_if_not_the_agents(error: Exception) -> None:

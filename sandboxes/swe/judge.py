@@ -260,7 +260,9 @@ class RepositoryTests(Reward):
 
         failed: PatchVerdict | None = NOTHING
         verdict = await judge_submission(attempt, control, failed)
-        return verdict if unpatched is None else replace(NOTHING, controls=unpatched.controls)
+        if verdict is failed and unpatched is not None:
+            return replace(NOTHING, controls=unpatched.controls)
+        return verdict
 
     async def _judge(self, task: Task, patch: str, run: _Run) -> PatchVerdict | None:
         parameters = RepositoryParameters.of(task)

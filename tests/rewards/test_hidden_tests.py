@@ -189,34 +189,35 @@ async def test_claims_without_a_comparison_ask_for_truth():
 
 
 class FailingBackend:
-    """A real backend that fails the first times it is asked: what a machine in trouble does."""
+    """A real backend that fails when it is asked for one of the first sandboxes: what a machine in trouble does."""
 
     name = "failing"
 
-    def __init__(self, failures):
-        self.failures = failures
+    def __init__(self, *failures):
+        self.failures, self.asked_for = failures, 0
 
     async def create(self, spec, *, snapshot=None):
-        if self.failures > 0:
-            self.failures -= 1
+        self.asked_for += 1
+        if self.asked_for in self.failures:
             raise SandboxDied("The spawner ended.")
         return await shared_backend("namespaces").create(spec, snapshot=snapshot)
 
 
 @needs_namespaces
-async def test_trouble_that_passes_is_tried_again():
-    assert await judge(RIGHT, backend=FailingBackend(1)) == [True] * 3
+@pytest.mark.parametrize("failures", [(1,), (1, 2)])
+async def test_trouble_that_passes_is_tried_again(failures):
+    assert await judge(RIGHT, backend=FailingBackend(*failures)) == [True] * 3
 
 
 async def test_trouble_of_the_machine_is_no_verdict():
     with pytest.raises(JudgeError, match="The spawner ended"):
-        await judge(RIGHT, backend=FailingBackend(9))
+        await judge(RIGHT, backend=FailingBackend(1, 2, 3))
 
 
 @needs_namespaces
-async def test_code_that_breaks_its_sandbox_twice_on_a_working_machine_has_failed():
-    """Otherwise an agent could have every bad episode thrown away by breaking the judge."""
-    assert await judge(RIGHT, backend=FailingBackend(2)) == [False] * 3
+async def test_code_that_breaks_its_sandbox_every_time_on_a_working_machine_has_failed():
+    """The third sandbox is the control's. Otherwise an agent could have every bad episode thrown away."""
+    assert await judge(RIGHT, backend=FailingBackend(1, 2, 4)) == [False] * 3
 
 
 @needs_namespaces

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 
-from by_day import TURNS, wait_for_their_turn
+from by_day import LONG_S, TURNS, wait_for_their_turn
 from source_tree import ROOT
 
 DURATIONS = ROOT / "tests" / "durations.json"
@@ -33,8 +33,8 @@ def test_every_test_that_is_listed_as_slow_exists():
     assert sorted(listed - existing) == [], "remove these from tests/durations.json, or give them their new names"
 
 
-def test_three_commits_play_every_long_test_and_each_plays_every_short_one():
-    seconds = {**{f"long {number}": 3.0 + number for number in range(10)}, "short": 2.9}
+def test_four_commits_play_every_long_test_and_each_plays_every_short_one():
+    seconds = {**{f"long {number}": LONG_S + number for number in range(12)}, "short": LONG_S - 0.1}
     waiting = [wait_for_their_turn(seconds, f"{commit:x}") for commit in range(10, 10 + TURNS)]
     assert all("short" not in tests for tests in waiting)
     for test in seconds.keys() - {"short"}:

@@ -252,24 +252,24 @@ def test_what_is_no_text_cannot_be_handed_in():
 
 
 class FailingBackend:
-    """A real backend that fails the first times it is asked: what a machine in trouble does, or a hostile patch."""
+    """A real backend that fails when it is asked for one of these sandboxes with the prepared repository."""
 
     name = "failing"
 
-    def __init__(self, failures):
-        self.failures = failures
+    def __init__(self, *failures):
+        self.failures, self.asked_for = failures, 0
 
     async def create(self, spec, *, snapshot=None):
-        if self.failures > 0:
-            self.failures -= 1
+        self.asked_for += snapshot is not None
+        if snapshot is not None and self.asked_for in self.failures:
             raise SandboxDied("The spawner ended.")
         return await shared_backend("namespaces").create(spec, snapshot=snapshot)
 
 
-@pytest.mark.parametrize(("failures", "passed"), [(1, True), (2, False)])
-async def test_a_patch_that_breaks_its_sandbox_twice_on_a_working_machine_has_failed(failures, passed):
-    """Otherwise an agent could have every bad episode thrown away by breaking the judge."""
-    judge = RepositoryTests(backend=FailingBackend(failures))
+@pytest.mark.parametrize(("failures", "passed"), [((1,), True), ((1, 2), True), ((1, 2, 6), False)])
+async def test_a_patch_that_breaks_its_sandbox_every_time_on_a_working_machine_has_failed(failures, passed):
+    """The third to fifth sandboxes are the control's. Otherwise an agent could have bad episodes thrown away."""
+    judge = RepositoryTests(backend=FailingBackend(*failures))
     fix = make_patch({"thing.py": WRONG.encode()}, {"thing.py": WRONG.replace("x + 2", "x * 2").encode()})
     verdict = await judge.judge(thing(), fix, TRUTH["fail_to_pass"])
     assert verdict.passed(TRUTH["fail_to_pass"][0]) is passed
@@ -277,4 +277,4 @@ async def test_a_patch_that_breaks_its_sandbox_twice_on_a_working_machine_has_fa
 
 async def test_trouble_of_the_machine_is_no_verdict_on_a_patch():
     with pytest.raises(JudgeError, match=r"harmless control submission too.*: The spawner ended"):
-        await RepositoryTests(backend=FailingBackend(9)).judge(thing(), "", TRUTH["fail_to_pass"])
+        await RepositoryTests(backend=FailingBackend(1, 2, 3)).judge(thing(), "", TRUTH["fail_to_pass"])

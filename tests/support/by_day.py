@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 T = TypeVar("T")
-LONG_S, TURNS = 3.0, 3
+LONG_S, TURNS = 2.0, 4
 
 
 def some_by_day(items: Sequence[T], count: int) -> list[T]:
@@ -25,7 +25,7 @@ def cases(items: Iterable[T], *, by_day: Collection[T]) -> list[Any]:
 
 
 def wait_for_their_turn(seconds: Mapping[str, float], commit: str) -> set[str]:
-    """Return the long ones among tests that this commit leaves to others: each commit plays a third of them.
+    """Return the long ones among tests that this commit leaves to others: each commit plays a quarter of them.
 
     Args:
         seconds: what each test takes, by its id.
