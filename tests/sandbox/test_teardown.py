@@ -53,6 +53,7 @@ def unfiltered(tmp_path, monkeypatch) -> Iterator[NamespacesBackend]:
 
 
 @pytest.mark.needs_namespaces
+@pytest.mark.thorough  # beside other tests the kernel is busy for so long that the guest does not answer in time
 async def test_an_end_that_takes_the_kernel_long_is_the_agents_and_close_does_not_fail(unfiltered, caplog):
     sandbox = await unfiltered.create(SandboxSpec(open_files=256, processes=64, accept_weaker=("all",)))
     began = time.monotonic()
