@@ -248,7 +248,7 @@ async def test_an_overloaded_machine_is_never_the_submissions_failure(error):
 
 
 async def test_a_submission_is_tried_once_more_after_a_control_that_works():
-    """Two sandboxes in a row that the machine ended are no verdict on the submission."""
+    """A machine that ended two sandboxes in a row says nothing about the submission."""
     ends = [SandboxDied("killed"), SandboxDied("killed")]
 
     async def attempt():

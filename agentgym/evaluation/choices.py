@@ -50,26 +50,27 @@ def check_choices(names: Sequence[str], group_size: int) -> None:
         )
     if SUCCESS in names:
         raise EvaluationError(
-            f"--choose {SUCCESS} would choose by the truth, which nobody knows in use; that is pass@k, which is in the "
-            f"table. Choose by {', '.join(VOTES)}, or by another component of the reward."
+            f"--choose {SUCCESS} would choose by the truth: that is pass@k, which stands in the table. "
+            f"Choose by {', '.join(VOTES)}, or by another component of the reward."
         )
 
 
 def choice_key(name: str, episode: Trajectory) -> Key:
-    """Return what an episode is chosen by: a vote, or the outcome component of this name.
-
-    Raises: EvaluationError for a component that a judged episode does not have.
-    """
+    """Return what an episode is chosen by: a vote, or the outcome component of this name; None if it has none."""
     if not episode.scored:
         return None
-    if name in VOTES:
-        return VOTES[name](episode)
-    if name not in episode.outcome:
-        raise EvaluationError(
-            f"--choose {name}: {episode.id} was judged without such a component. Choose by "
-            f"{', '.join([*VOTES, *(each for each in episode.outcome if each != SUCCESS)])}."
-        )
-    return episode.outcome[name]
+    return VOTES[name](episode) if name in VOTES else episode.outcome.get(name)
+
+
+def check_components(names: Sequence[str], episodes: Sequence[Trajectory]) -> None:
+    """Raise EvaluationError for a component that no judged episode has."""
+    known = {name: None for episode in episodes if episode.scored for name in episode.outcome}
+    for name in names:
+        if known and name not in VOTES and name not in known:
+            raise EvaluationError(
+                f"--choose {name}: every episode was judged without such a component. Choose by "
+                f"{', '.join([*VOTES, *(each for each in known if each != SUCCESS)])}."
+            )
 
 
 def _calls(episode: Trajectory) -> list[tuple[Call, Result]]:

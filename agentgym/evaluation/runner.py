@@ -14,7 +14,7 @@ from agentgym import __version__, registry
 from agentgym.deprecation import renamed_keywords
 from agentgym.environment.contract import Environment
 from agentgym.errors import EvaluationError, TaskError
-from agentgym.evaluation.choices import check_choices, choice_key
+from agentgym.evaluation.choices import check_choices, check_components, choice_key
 from agentgym.evaluation.held_out_uses import HeldOutUse, note_use
 from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.price import PRICE, Price, Spending
@@ -112,8 +112,6 @@ async def evaluate(
     total = len(tasks) * config.group_size
     async for trajectory in _episodes(manager, tasks, search, costs):
         trajectories.append(trajectory)
-        for choice in choose_by:
-            choice_key(choice, trajectory)  # a component that the reward does not give ends it now, not at the end
         solved += trajectory.success or 0.0 if trajectory.scored else 0.0
         failed += not trajectory.scored
         if trajectory.scored and not is_noted:
@@ -203,6 +201,7 @@ def from_trajectories(
             f"{label}: the run is not complete, because {len(short)} tasks have fewer than {group_size} episodes, for "
             f"example {short[0]!r}. Resume the run, then evaluate."
         )
+    check_components(choose_by, trajectories)
     first = trajectories[0]
     return Evaluation(
         label=label,

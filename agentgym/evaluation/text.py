@@ -66,7 +66,7 @@ def _cost_of_a_choice(evaluation: Evaluation) -> str:
     if written := sum(sum(row.tokens) for row in evaluation.rows):
         parts.append(f"{written / tasks:,.0f} tokens of the agent")
     if price := evaluation.usage().get(PRICE):
-        parts.append(f"{price / tasks:.2g} of the price's currency")
+        parts.append(f"price {price / tasks:.2g}")
     return " and ".join(parts)
 
 

@@ -20,7 +20,7 @@ PROBE_S = 20.0
 """How long another backend may take to say whether it works."""
 
 ELSEWHERE = ("kubernetes", "ray")
-"""Backends that make sandboxes on other hosts, and so are no remedy for this one."""
+"""Backends that make sandboxes on other hosts: naming them would not help on this one."""
 
 
 async def check_limits(tasks: Iterable[Task], config: RolloutConfig) -> None:

@@ -82,6 +82,17 @@ async def test_what_cannot_be_chosen_by_is_one_message():
         await play(says(*[("a", "7")] * 5), "jugde")
 
 
+async def test_an_episode_without_the_component_is_not_chosen():
+    class JudgedIfRight(Judged):
+        def outcome(self, episode):
+            judged = super().outcome(episode)
+            return judged if judged["success"] else {"success": 0.0}
+
+    config = RolloutConfig(environment=Ask, reward=JudgedIfRight(), group_size=2, concurrency=1)
+    got = await evaluate(says(("a", "8"), ("a", "7")), SET, "held_out", config=config, choose_by=["judge"])
+    assert got.chosen("judge")[2].value == 1.0
+
+
 def brute_force(success, keys, k):
     """The mean over all subsets, by what choosing means."""
     values = []
