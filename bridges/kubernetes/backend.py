@@ -36,7 +36,7 @@ ROOM_S = 600.0
 _LOOK_S = 0.05
 _REMEDY = (
     " In a pod the backend namespaces takes what examples/cluster/agent-sandbox.yaml gives the container of its "
-    "SandboxTemplate: privileged: true, and hostUsers: false, so its root has no rights on the node. Where that is "
+    "SandboxTemplate: privileged: true, with hostUsers: false so that its root is nobody on the node. Where that is "
     'forbidden, use agent-sandbox-direct.yaml and KubernetesBackend(backend="landlock").'
 )
 
