@@ -121,7 +121,9 @@ def model_of(tokenizer: Any, *, seed: int = 0, lora: bool = False) -> Any:
     model = make_model(tokenizer, seed=seed, **SHAPE)
     if not lora:
         return model
-    adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj", "v_proj", "down_proj"]))
+    adapted = get_peft_model(
+        model, LoraConfig(r=2, target_modules=["q_proj", "v_proj", "down_proj"], task_type="CAUSAL_LM")
+    )
     draws = torch.Generator().manual_seed(0)
     for name, parameter in adapted.named_parameters():
         if "lora_B" in name:

@@ -76,7 +76,8 @@ def prefixes_shared(model: Any) -> Iterator[None]:
     replaced, compute = vars(backbone).get("forward"), backbone.forward
 
     def forward(*args: Any, **inputs: Any) -> Any:
-        is_plain = not args and inputs.keys() <= _PLAIN_INPUTS and inputs.get("attention_mask") is not None
+        given = {name for name, value in inputs.items() if value is not None}  # peft passes further inputs as None
+        is_plain = not args and {"input_ids", "attention_mask"} <= given <= _PLAIN_INPUTS
         states = shared_states(compute, own.config, inputs["input_ids"], inputs["attention_mask"]) if is_plain else None
         return compute(*args, **inputs) if states is None else BaseModelOutputWithPast(last_hidden_state=states)
 
