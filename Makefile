@@ -139,7 +139,7 @@ real: $(STAMP) $(REAL_SET) $(MODELS)/$(REAL_MODEL)/config.json  ## a pretrained 
 runs/spider-tasks.jsonl: | $(STAMP)
 	@if [ ! -d "$(SPIDER)" ]; then \
 	    echo "[real] $(SPIDER) is not a folder. Get Spider's development set (yale-lily.github.io/spider, CC BY-SA 4.0) and name its folder: make real SPIDER=FOLDER. Without it: make real REAL=smollm2" >&2; exit 1; fi
-	@"$(VENV)/bin/agentgym" tasks import spider "$(SPIDER)" --split train --option validation=course_teach \
+	@"$(VENV)/bin/agentgym" tasks import spider "$(SPIDER)" --split train --option schema=statements --option validation=course_teach \
 	    --option held_out=concert_singer,pets_1,employee_hire_evaluation,cre_Doc_Template_Mgt --out $@
 
 QWEN_SHA256 := 1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32

@@ -21,7 +21,7 @@ from agentgym import (
 )
 from agentgym.sandbox import Sandbox
 
-from .database import database_of
+from .database import LOOKUPS, STATEMENTS, database_of, shown_schema
 from .limits import SqlLimits
 
 FILE = "database.sqlite"
@@ -39,6 +39,7 @@ class SqlEnvironment(Environment, ABC):
     system = "Answer by SQL."
 
     disk_per_byte: ClassVar[float] = 1.0  # disk bytes per byte of the database's file
+    has_statements: ClassVar[bool] = True  # the engine can show the statements that create its tables
     memory_per_byte: ClassVar[float] = 1.0  # includes the sandbox's files, which are in memory
 
     def __init__(self, **limits: Any) -> None:
@@ -52,9 +53,11 @@ class SqlEnvironment(Environment, ABC):
         content = await asyncio.to_thread(database_of, task)
         self._observed = ObservedState(hashlib.sha256(content).hexdigest())
         self._database = await self.open_database(content)
-        system = self.system
-        if task.parameters.get("show_schema"):
-            system += "\n" + await self._ask("schema")
+        system, method = self.system, shown_schema(task, has_statements=self.has_statements)
+        if method is not None:
+            system += "\n" + await self._ask(method)
+        if method == STATEMENTS:
+            self.tools = {name: each for name, each in self.tools.items() if name not in LOOKUPS}
         return [Message("system", system), *task.opening()]
 
     def spec_for(self, content: bytes) -> SandboxSpec:

@@ -16,6 +16,31 @@ MAX_FILE_BYTES = 2**30
 CACHED_FILE_BYTES = 16 * 2**20
 
 
+STATEMENTS = "statements"
+LOOKUPS = frozenset({"tables", "describe"})
+"""Tools that an agent does not need, and is not given, if its prompt has the statements."""
+
+
+def shown_schema(task: Task, *, has_statements: bool = True) -> str | None:
+    """Return the engine's method whose text shows the schema in the prompt; None if the prompt does not show it.
+
+    Args:
+        has_statements: whether the engine has the statements that create its tables.
+    Raises: TaskError for a wrong value of the parameter `show_schema`.
+    """
+    value = task.parameters.get("show_schema", False)
+    if value == STATEMENTS and has_statements:
+        return STATEMENTS
+    if not isinstance(value, bool | None):
+        rest = ', "statements" for the statements that create them' if has_statements else ""
+        raise TaskError(
+            f"{task.id}: parameters['show_schema'] = {value!r} cannot be used with {task.environment}. Write true for "
+            f"the tables with their columns{rest}, or "
+            "false."
+        )
+    return "schema" if value else None
+
+
 def database_of(task: Task) -> bytes:
     """Return the content of the SQLite file that the task's parameters name.
 

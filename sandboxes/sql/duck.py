@@ -26,6 +26,7 @@ class SqlDuckDb(ReadOnlySqlEnvironment):
     )
     disk_per_byte = 3.0  # the file, and one table as text
     memory_per_byte = 8.0  # both files and DuckDB's own tables are in memory
+    has_statements = False
     reward = "sql_execution"
     task_set = "sql/schemas-duckdb-v1"
     system = "Explore the DuckDB database, then submit one SELECT that answers the question."

@@ -11,8 +11,9 @@ class Sql(ReadOnlySqlEnvironment):
     """Questions about an SQLite database, read-only, inside a sandbox. Not isolated: SQL can read every table.
 
     Task parameters: `database`, the name of an asset such as "sql/store" or the path of an SQLite file;
-    `seed`, an integer given to the asset (optional); `show_schema`, true to put the tables and their
-    columns into the system message (optional). Or `tables`, with their rows (see `database.py`).
+    `seed`, an integer given to the asset (optional); `show_schema`, true to put the tables and their columns into the
+    system message, or "statements" for the statements that create them, with which the agent has no tools `tables` and
+    `describe` (optional). Or `tables`, with their rows (see `database.py`).
     """
 
     reward = "sql"

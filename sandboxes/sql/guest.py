@@ -81,6 +81,12 @@ class Database:
         """Return every table with its columns, one line per table."""
         return "\n".join(f"{name}({', '.join(self._columns(name))})" for name in self._names)
 
+    def statements(self) -> str:
+        """Return the statements that create the tables and views, one per line."""
+        created = "SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
+        rows = self._run(created, list)
+        return "\n".join(f"{' '.join(sql.split())};" for name, sql in rows if name in self._names)
+
     def query(self, sql: str) -> str:
         """Return the rows, one per line, values separated by ` | `. Raises: QueryRefused with SQLite's message."""
         text: str = self._run(sql, lambda cursor: self._lines(_read_only(cursor)))

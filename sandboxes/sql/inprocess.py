@@ -10,7 +10,7 @@ from typing import Any
 from agentgym import Checkpoint, Environment, Message, ObservedState, SandboxError, Task, ToolError, tool
 
 from .base import MAX_JUDGED_ROWS
-from .database import database_of
+from .database import LOOKUPS, STATEMENTS, database_of, shown_schema
 from .guest import Database, QueryRefused
 from .limits import SqlLimits
 
@@ -48,9 +48,11 @@ class SqlInProcess(Environment):
         limits = self.limits
         self._database = Database(connection, limits.max_rows, limits.max_chars, limits.query_s, limits.max_columns)
         self._observed = ObservedState(hashlib.sha256(content).hexdigest())
-        system = self.system
-        if task.parameters.get("show_schema"):
-            system += "\n" + self._database.schema()
+        system, method = self.system, shown_schema(task)
+        if method is not None:
+            system += "\n" + getattr(self._database, method)()
+        if method == STATEMENTS:
+            self.tools = {name: each for name, each in self.tools.items() if name not in LOOKUPS}
         return [Message("system", system), *task.opening()]
 
     @tool(inline=True)

@@ -33,6 +33,7 @@ class SqlPostgres(WritableSqlEnvironment):
     foreign keys.
     """
 
+    has_statements = False
     task_set = "sql/changes-postgres-v1"
 
     sandbox = SandboxSpec(memory_mib=384, processes=64, disk_mib=192, preload=("json", "re", "socket", "sqlite3"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from agentgym import Split, TaskError, TaskSet
 
@@ -20,6 +21,7 @@ def load_bird(
     environment: str = ENVIRONMENT,
     transpile: str | None = None,
     check_golds: bool = True,
+    schema: Literal["columns", "statements"] = "columns",
 ) -> TaskSet:
     """The questions of a BIRD folder as tasks of a text-to-SQL environment, held out by default.
 
@@ -37,6 +39,7 @@ def load_bird(
         transpile: the dialect of the environment's engine, such as "duckdb"; sqlglot writes the gold queries in it.
         check_golds: run every gold query. A warning names those that fail or return no rows; their tasks are left out
             of the split train.
+        schema: what the prompt shows of a database, as for `load_spider`.
     Raises: TaskError naming the file, the item and its fault.
     Success is stricter than the published metric, which the reward `sql_official` computes.
     Source: Li et al. 2023, arXiv:2305.03111.
@@ -69,6 +72,7 @@ def load_bird(
                 hardness=str(item.get("difficulty", "")),
                 environment=environment,
                 transpile=transpile,
+                schema=schema,
             )
         )
     return task_set_of("sql/bird-v1", tasks, path, check_golds=check_golds)

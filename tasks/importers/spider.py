@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from agentgym import Split, Task, TaskError, TaskSet
 
@@ -22,6 +23,7 @@ def load_spider(
     environment: str = ENVIRONMENT,
     transpile: str | None = None,
     check_golds: bool = True,
+    schema: Literal["columns", "statements"] = "columns",
 ) -> TaskSet:
     """The questions of a Spider folder as tasks of a text-to-SQL environment, held out by default.
 
@@ -40,6 +42,8 @@ def load_spider(
         transpile: the dialect of the environment's engine, such as "duckdb"; sqlglot writes the gold queries in it.
         check_golds: run every gold query. A warning names those that fail or return no rows; their tasks are left out
             of the split train.
+        schema: what the prompt shows of a database: its tables with their `columns`, or the `statements` that create
+            them, with types and keys; the agent then has no tools that list tables and columns. SQLite only.
     Raises: TaskError naming the file, the item and its fault.
     Success is stricter than the published metric, which the reward `sql_official` computes.
     Source: Yu et al. 2018, arXiv:1809.08887; test suites: Zhong et al. 2020, arXiv:2010.02840.
@@ -76,6 +80,7 @@ def load_spider(
                 environment=environment,
                 transpile=transpile,
                 suite=_suite(databases[name]),
+                schema=schema,
             )
         )
     return task_set_of("sql/spider-v1", tasks, path, check_golds=check_golds)

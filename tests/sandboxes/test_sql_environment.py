@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -54,6 +55,39 @@ async def test_the_schema_is_shown_where_the_task_asks_for_it():
     finally:
         await environment.close()
     assert "orders(id, code, customer_id, employee_id, placed)" in system.text.splitlines()
+
+
+@pytest.mark.parametrize("name", ["agentgym/sql-query-v1", "agentgym/sql-inprocess-v1"])
+async def test_the_statements_are_shown_in_place_of_the_tools_that_look_tables_up(name, tmp_path):
+    file = tmp_path / "pets.sqlite"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(
+            "CREATE TABLE pet (\n  id INTEGER PRIMARY KEY,\n owner INTEGER REFERENCES person(id));"
+            "CREATE TABLE person (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE);"
+            "CREATE VIEW names AS SELECT name FROM person"
+        )
+    environment = agentgym.make(name)
+    task = Task("t", name, "Q?", parameters={"database": str(file), "show_schema": "statements"})
+    try:
+        system, _ = await environment.reset(task, seed=0)
+        assert set(environment.tools) == {"query", "submit"}
+        assert (await environment.call(Call("query", {"sql": "SELECT count(*) FROM pet"}))).content == "0"
+    finally:
+        await environment.close()
+    assert system.text.splitlines()[1:] == [
+        "CREATE VIEW names AS SELECT name FROM person;",
+        "CREATE TABLE person (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE);",
+        "CREATE TABLE pet ( id INTEGER PRIMARY KEY, owner INTEGER REFERENCES person(id));",
+    ]
+
+
+@pytest.mark.parametrize("value", ["statement", 1, []])
+async def test_a_wrong_way_to_show_the_schema_is_refused(value):
+    environment = agentgym.make("agentgym/sql-inprocess-v1")
+    parameters = {"database": "sql/store", "show_schema": value}
+    with pytest.raises(TaskError, match=r'show_schema.*"statements" for the statements'):
+        await environment.reset(Task("t", "agentgym/sql-inprocess-v1", "Q?", parameters=parameters), seed=0)
+    await environment.close()
 
 
 async def test_tables_and_columns_are_told_in_one_line_each(environment):
