@@ -140,10 +140,13 @@ def merged(model: Any) -> Any:
 def _adapted(model: Any, configuration: Any) -> Any:
     from peft import get_peft_model
 
+    from agentgym.policy.lora_forward import use_thin_forward
+
     base, configuration.base_model_name_or_path = configuration.base_model_name_or_path, None
     with warnings.catch_warnings():  # peft reads a name that transformers has deprecated
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
         adapted = get_peft_model(model, configuration)
+    use_thin_forward(adapted)
     # set only now: get_peft_model replaces it by the name that the loaded model has
     adapted.peft_config[ADAPTER].base_model_name_or_path = base
     return adapted

@@ -25,6 +25,7 @@ from agentgym.policy.adapters import (
     target_layers,
 )
 from agentgym.policy.device import dtype_of
+from agentgym.policy.grouped_attention import use_grouped_attention
 from agentgym.policy.load_options import LoadOptions, LoraOptions
 from agentgym.policy.quantization import quantization_config, sample_as_in_training
 from agentgym.policy.role_adapters import role_adapters_of
@@ -221,6 +222,8 @@ def _load_weights(source: str | Path, options: LoadOptions, device: str, sees: b
     if missing := sorted(report["missing_keys"]):  # transformers would leave these weights random
         raise ValueError(f"the files lack {len(missing)} weights that the model needs, for example {missing[0]}.")
     sample_as_in_training(model)
+    if options.attention is None and device == "cpu":
+        use_grouped_attention(model)
     return model
 
 

@@ -29,3 +29,26 @@ print(kept - resident_mib())
 def test_freed_memory_that_the_allocator_keeps_is_returned():
     done = subprocess.run([sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True)
     assert float(done.stdout) > 100  # of 190 MiB
+
+
+FAULTS = """
+import resource, sys
+from agentgym.sandbox.pool.headroom import reuse_freed_memory
+
+if sys.argv[1] == "reuse":
+    reuse_freed_memory()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    block = bytearray(b"x" * (64 << 20))
+    del block
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="only glibc can be told what to keep")
+def test_large_blocks_are_reused_and_not_cleared_anew_each_time():
+    def faults(how: str) -> int:
+        done = subprocess.run([sys.executable, "-c", FAULTS, how], check=True, capture_output=True, text=True)
+        return int(done.stdout)
+
+    assert faults("reuse") < 0.3 * faults("")

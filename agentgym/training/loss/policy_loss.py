@@ -16,7 +16,7 @@ from agentgym.policy.separate_rows import separated
 from agentgym.policy.silence import silence_rollout_func_warning
 from agentgym.policy.token_masks import TokenMasks
 from agentgym.policy.vision_inputs import VisionInputs
-from agentgym.sandbox.pool.headroom import return_freed_memory
+from agentgym.sandbox.pool.headroom import return_freed_memory, reuse_freed_memory
 from agentgym.training.loss.grpo_batches import (
     OtherRows,
     joined,
@@ -111,6 +111,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         self._pass = ForwardPass()  # the next or the most recent pass
         self._vision: VisionInputs | None = None  # None unless the policy reads images
         self._other_rows: Mapping[EpisodeKind, OtherRows] = {}  # of this step
+        reuse_freed_memory()
         with silence_rollout_func_warning():
             super().__init__(model, args=args, **options)
         self.role_adapters = role_adapters_of(self.model)
