@@ -1,7 +1,7 @@
 """The batched sampling loop: many conversations, one local model, token in and token out.
 
 Rows join and leave the batch at any token (continuous batching: Yu et al. 2022, Orca, OSDI). Of rows that join
-together, equal prefixes are computed once, and so is a beginning that all new conversations share. A forward pass
+together, equal prefixes are computed once, and so are beginnings that new conversations share. A forward pass
 computes few tokens of them at a time. Keys and values of earlier turns are reused. A row whose request was cancelled
 leaves at the next token.
 
@@ -11,15 +11,14 @@ the keys and values of its earlier turns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from transformers.cache_utils import Cache, DynamicCache
 
-from agentgym.policy.contract import FinishReason, Sampling
+from agentgym.policy.decode_request import DecodeRequest, RowSource
 from agentgym.policy.key_values import (
     Block,
     KVPrefix,
@@ -31,90 +30,20 @@ from agentgym.policy.key_values import (
     uniform,
 )
 from agentgym.policy.logit_hooks.contract import note_mask
-from agentgym.policy.prefill import columns_in_parts, part_tokens, rows_in_parts
+from agentgym.policy.prefill import (
+    alike_groups,
+    columns_in_parts,
+    last_column,
+    part_tokens,
+    rows_in_parts,
+    shared_length,
+)
 from agentgym.policy.sampling import check_finite, draw, restrict, uniforms
 from agentgym.policy.stopping import stopped_between_layers
 from agentgym.policy.swap_lock import SwapLock
 from agentgym.trajectory import TokenMask
 
 SHARE_FROM = 8  # shortest common prefix of the prompts that is computed separately
-
-
-@dataclass(slots=True)
-class DecodeRequest:
-    """One request in a batch, and its outcome.
-
-    Attributes:
-        prefix: tokens to continue.
-        limit: how many tokens may be sampled.
-        role: the role whose adapter is used, if the model has one per role; the same for all rows of a batch.
-        past: a KVPrefix from an earlier turn, if it covers the start of the prefix.
-        weights: a key of the weights that sample the first token; stored in `left`.
-        keep: whether to store a KVPrefix in `left` for the next turn.
-        ended: returns from the tokens so far whether a stop text was written (see CallFormat.stop).
-        hook: returns the tokens that may follow (see LogitHook).
-        recorded: a recorded reply, which the row repeats instead of sampling.
-        masks: the masks from `hook`, as in agentgym.Turn.
-        tilt: changes the logits of the next token, given the tokens so far (see LogitTilt).
-        tokens, logprobs, finish_reason, left: the outcome; `left` is the new KVPrefix.
-        version: the version of the weights that sampled the first token.
-        version_changes: as in agentgym.Turn.
-    """
-
-    prefix: list[int]
-    sampling: Sampling
-    limit: int
-    role: str = ""
-    past: KVPrefix | None = None
-    weights: Hashable = None
-    keep: bool = False
-    ended: Callable[[list[int]], bool] | None = None
-    hook: Callable[[list[int]], TokenMask | None] | None = None
-    tilt: Callable[[list[int], torch.Tensor], torch.Tensor] | None = None
-    recorded: Sequence[int] = ()
-    masks: list[tuple[int, int, TokenMask]] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    finish_reason: FinishReason = "length"
-    left: KVPrefix | None = None
-    version: int = 0
-    version_changes: list[tuple[int, int]] = field(default_factory=list)
-
-    @property
-    def longest(self) -> int:
-        """Return the largest number of tokens that the row can have at its end, including its prefix."""
-        return len(self.prefix) + self.limit
-
-    def append(self, token: int, logprob: float, version: int) -> None:
-        """Append a token sampled by weights of this version."""
-        if not self.tokens:
-            self.version = version
-        elif version != (self.version_changes[-1][1] if self.version_changes else self.version):
-            self.version_changes.append((len(self.tokens), version))
-        self.tokens.append(token)
-        self.logprobs.append(logprob)
-
-
-def fits(row: DecodeRequest, running: Sequence[DecodeRequest], max_tokens: int) -> bool:
-    """Return whether a row can join others in a batch of `max_tokens` keys and values. A row alone always fits."""
-    longest = max(each.longest for each in [*running, row])
-    return not running or longest * (len(running) + 1) <= max_tokens
-
-
-class RowSource(Protocol):
-    """Gives rows to the decoder, and receives those that have ended."""
-
-    def take(self, running: Sequence[DecodeRequest]) -> list[DecodeRequest]:
-        """Return rows that join the running ones now; may be empty."""
-        ...
-
-    def is_awaited(self, row: DecodeRequest) -> bool:
-        """Return whether the request of a row that was taken still waits for it."""
-        ...
-
-    def finish(self, row: DecodeRequest) -> None:
-        """Receive a row that has ended."""
-        ...
 
 
 class Decoder:
@@ -176,7 +105,7 @@ class Decoder:
                 position_ids=positions,
                 past_key_values=cache,
                 use_cache=True,
-                logits_to_keep=1,
+                logits_to_keep=last_column(ids),
             )
         logits: torch.Tensor = out.logits[:, -1]
         return logits
@@ -233,23 +162,33 @@ class _Batch:
         Returns: False, with nothing added, if no block can hold the layers' keys and values.
         """
         assert isinstance(self.values, RowSlots)
-        pasts = self._pasts([rows[0] for rows in alike])
+        prefixes, pasts = [rows[0].prefix for rows in alike], self._pasts([rows[0] for rows in alike])
         self.values.reserve(len(self.joining), max(row.longest for row in self.joining))
-        fresh = [len(rows[0].prefix) - _size(past) for rows, past in zip(alike, pasts, strict=True)]
-        for part in rows_in_parts(fresh, part_tokens(self.device)) if self.decoder.shares else []:
-            prefixes = [alike[index][0].prefix for index in part]
-            logits, cache, seen = self._compute(prefixes, [pasts[index] for index in part])
-            if not uniform(cache):
-                self.decoder.shares = False
-                break
-            computed = block_of(cache)
-            columns = [row.nonzero()[:, 0] for row in seen]
+        for part, logits, computed in self._computed(prefixes, pasts):
             joining = [(position, row) for position, index in enumerate(part) for row in alike[index]]
-            own = (computed[:, position].index_select(2, columns[position]) for position, _ in joining)
             rows = [row for _, row in joining]
+            own = (computed[position] for position, _ in joining)
             self.values.join(own, [len(row.prefix) for row in rows], [row.longest for row in rows])
             self._add(rows, logits[[position for position, _ in joining]])
         return self.decoder.shares
+
+    def _computed(
+        self, prefixes: Sequence[list[int]], pasts: Sequence[KVPrefix | None]
+    ) -> Iterator[tuple[list[int], torch.Tensor, list[torch.Tensor]]]:
+        """Compute prefixes, few tokens at a time, until one block cannot hold the layers' keys and values.
+
+        Args:
+            pasts: the keys and values that each prefix already has.
+        Yields: the indices of some prefixes; [n, V] the logits after each; and the keys and values of each.
+        """
+        fresh = [len(prefix) - _size(past) for prefix, past in zip(prefixes, pasts, strict=True)]
+        for part in rows_in_parts(fresh, part_tokens(self.device)) if self.decoder.shares else []:
+            logits, cache, seen = self._compute([prefixes[index] for index in part], [pasts[index] for index in part])
+            if not uniform(cache):
+                self.decoder.shares = False
+                return
+            block = block_of(cache)
+            yield part, logits, [block[:, row].index_select(2, mask.nonzero()[:, 0]) for row, mask in enumerate(seen)]
 
     def _join_plainly(self, alike: Sequence[Sequence[DecodeRequest]]) -> None:
         """Add rows to an empty batch with the model's own cache. `alike`: as for `_join_in_parts`."""
@@ -289,20 +228,30 @@ class _Batch:
         return logits, cache, seen
 
     def _pasts(self, rows: Sequence[DecodeRequest]) -> list[KVPrefix | None]:
-        """Return the keys and values that each row already has, from earlier turns or from the shared prefix."""
+        """Return the keys and values that each row already has: from earlier turns, or of a beginning that new rows
+        share. All new rows may share one, and some of them a longer one.
+        """
         pasts = [row.past for row in rows]
-        fresh = [row.prefix for row in rows if row.past is None]
-        if not fresh:
-            return pasts
-        begin = _beginning(min(fresh), max(fresh))[: min(map(len, fresh)) - 1]
-        if len(begin) < SHARE_FROM or len(fresh) == 1:
-            return pasts
-        _, cache, _ = self._compute([begin], [None])
-        if not uniform(cache):
-            self.decoder.shares = False
-            return pasts
-        shared = KVPrefix(begin, block_of(cache)[:, 0])
-        return [shared if past is None else past for past in pasts]
+        fresh = [index for index, past in enumerate(pasts) if past is None]
+        prefixes, shared = [rows[index].prefix for index in fresh], None
+        if len(fresh) > 1 and (length := shared_length(prefixes)) >= SHARE_FROM:
+            shared = self._beginnings([prefixes[0][:length]], None).get(0)
+            pasts = [shared if past is None else past for past in pasts]
+        groups = [each for each in alike_groups(prefixes, _size(shared)) if each.length >= _size(shared) + SHARE_FROM]
+        begins = self._beginnings([prefixes[each.members[0]][: each.length] for each in groups], shared)
+        for index, past in begins.items():
+            for member in groups[index].members:
+                pasts[fresh[member]] = past
+        return pasts
+
+    def _beginnings(self, prefixes: Sequence[list[int]], past: KVPrefix | None) -> dict[int, KVPrefix]:
+        """Return the keys and values of prefixes, by index; all continue `past`."""
+        parts = self._computed(prefixes, [past] * len(prefixes))
+        return {
+            index: KVPrefix(prefixes[index], own)
+            for part, _, all_own in parts
+            for index, own in zip(part, all_own, strict=True)
+        }
 
     def step(self) -> list[DecodeRequest]:
         """Draw one token for every row, and run the model on the rows that continue.
@@ -385,11 +334,3 @@ class _Batch:
 
 def _size(past: KVPrefix | None) -> int:
     return 0 if past is None else len(past.ids)
-
-
-def _beginning(first: list[int], other: list[int]) -> list[int]:
-    """Return the common prefix of two lists. That of the smallest and largest of many is common to all."""
-    for index, (a, b) in enumerate(zip(first, other, strict=False)):
-        if a != b:
-            return first[:index]
-    return min(first, other, key=len)

@@ -47,10 +47,17 @@ def uniform(cache: Cache) -> bool:
 
 
 def block_of(cache: Cache) -> torch.Tensor:
-    """Return [2 * layers, B, heads, L, head_dim] the keys and values of each layer of a filled, uniform cache."""
+    """Return [2 * layers, B, heads, L, head_dim] the keys and values of each layer of a filled, uniform cache.
+
+    Under autocast they have its dtype, to which attention would otherwise cast all of them for each token.
+    """
     if isinstance(cache, Block):
         return cache.data
-    return torch.stack([part for layer in cache.layers for part in (layer.keys, layer.values)])
+    parts = [part for layer in cache.layers for part in (layer.keys, layer.values)]
+    device = parts[0].device.type
+    if torch.is_autocast_enabled(device):
+        parts = [part.to(torch.get_autocast_dtype(device)) for part in parts]
+    return torch.stack(parts)
 
 
 class BlockLayer(DynamicLayer):

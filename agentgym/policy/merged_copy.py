@@ -1,4 +1,4 @@
-"""A copy of a model for sampling, with its LoRA adapter merged into the weights, so that no extra layers run."""
+"""A copy of a model for sampling, which computes less for each token: no adapter's layers, no casts of weights."""
 
 from __future__ import annotations
 
@@ -9,14 +9,23 @@ from typing import Any
 import torch
 from peft.tuners.lora import LoraLayer
 
-from agentgym.policy.adapters import ADAPTER, can_merge, own_model
+from agentgym.policy.adapters import ADAPTER, can_merge, has_adapter, own_model
 
 
-def can_copy(model: Any) -> bool:
-    """Return whether the model has an adapter that `can_merge` allows and that is plain LoRA.
+def can_copy(model: Any, autocast: torch.dtype | None = None) -> bool:
+    """Return whether a copy samples faster than the model: its adapter can be merged or, on a processor, its weights
+    would be cast for each token.
 
-    Plain LoRA only adds a product of two matrices to the weight of each adapted linear or embedding layer.
+    Of adapters this needs one that `can_merge` allows and that is plain LoRA, which only adds a product of two matrices
+    to the weight of each adapted linear or embedding layer.
+
+    Args:
+        autocast: the torch dtype in which linear layers compute; None for that of their weights.
     """
+    if not has_adapter(model):
+        is_plain = all(type(parameter) is torch.nn.Parameter for parameter in model.parameters())  # not sharded
+        is_on_processor = model.device.type in ("cpu", "meta") and not getattr(model, "is_quantized", False)
+        return is_plain and is_on_processor and autocast not in (None, model.dtype)
     return can_merge(model) and all(
         type(layer.get_base_layer()) in (torch.nn.Linear, torch.nn.Embedding)
         and ADAPTER not in layer.lora_variant
@@ -31,14 +40,14 @@ def adapted_layers(model: Any) -> Iterator[Any]:
 
 
 class MergedCopy:
-    """A model without an adapter that computes the same as its source with an adapter, except for rounding.
+    """A model without an adapter that computes the same as its source, except for rounding.
 
-    It shares all tensors that the adapter does not change. The source is never changed.
+    It shares all tensors that neither the adapter nor a cast changes. The source is never changed.
 
     Args:
         source: a model for which `can_copy` holds.
         autocast: the torch dtype in which linear layers compute; None for that of their weights. Weights are cast once;
-            torch's autocast would cast frozen weights in every forward pass.
+            torch's autocast would cast them in every forward pass.
 
     Attributes:
         model: the copy, in eval mode.
@@ -51,12 +60,15 @@ class MergedCopy:
         self._weights: Hashable = None
 
     def refresh(self, weights: Hashable) -> None:
-        """Merge the adapter as it is now, unless `weights`, a key of the source's weights, equals the last one."""
+        """Copy the weights as they are now, unless `weights`, a key of the source's weights, equals the last one."""
         if weights == self._weights:
             return
         with torch.no_grad():
             for layer, weight in self._merged:
-                weight.copy_(layer.get_base_layer().weight + layer.get_delta_weight(ADAPTER))
+                is_adapted = isinstance(layer, LoraLayer)
+                weight.copy_(
+                    layer.get_base_layer().weight + layer.get_delta_weight(ADAPTER) if is_adapted else layer.weight
+                )
         self._weights = weights
 
     def _plain(self, module: Any) -> Any:
@@ -70,6 +82,6 @@ class MergedCopy:
             dtype = self._autocast if is_cast else plain.weight.dtype
             weight = torch.nn.Parameter(plain.weight.detach().to(dtype, copy=True), requires_grad=False)
             plain._parameters = {**plain._parameters, "weight": weight}
-            if is_adapted:
+            if is_adapted or module.weight.requires_grad:
                 self._merged.append((module, weight))
         return plain

@@ -16,7 +16,8 @@ from agentgym.errors import ContextFull, PolicyError
 from agentgym.policy.adapters import has_adapter
 from agentgym.policy.batching import Batcher, JobStream, StreamBatcher
 from agentgym.policy.contract import Policy, Reply, Request, check_prefix
-from agentgym.policy.decoding import Decoder, DecodeRequest, RowSource, fits
+from agentgym.policy.decode_request import DecodeRequest, RowSource, fits
+from agentgym.policy.decoding import Decoder
 from agentgym.policy.key_values import KVPrefix
 from agentgym.policy.logit_hooks import HookMaker
 from agentgym.policy.logit_hooks.constraint_hooks import ConstraintHooks
@@ -230,6 +231,7 @@ class TransformersPolicy(Policy):
             for name, own in self.model.named_parameters():
                 if own is not weights[name]:
                     own.copy_(weights[name])
+            torch.clear_autocast_cache()  # outside of inference mode, it has casts of the earlier weights
             self.version = version
             if self._merged is not None:
                 self._merged.refresh(self._weights_now())
@@ -248,13 +250,13 @@ class TransformersPolicy(Policy):
                     self._decode(_RowsOfRole(self, jobs, row.role, self._weights_now))
 
     def _sampling_model(self) -> Any:
-        """Return the model, or its copy with the adapter merged, up to date."""
-        if not has_adapter(self.model):
+        """Return the model or, if there is one that samples faster, its copy, up to date."""
+        if not has_adapter(self.model) and self.autocast is None:
             return self.model
         from agentgym.policy.merged_copy import MergedCopy, can_copy
 
         if self._merged is None or self._merged.source is not self.model:
-            self._merged = MergedCopy(self.model, self.autocast) if can_copy(self.model) else None
+            self._merged = MergedCopy(self.model, self.autocast) if can_copy(self.model, self.autocast) else None
         if self._merged is None:
             return self.model
         self._merged.refresh(self._weights_now())

@@ -17,7 +17,7 @@ from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, images_of
 from agentgym.policy.adapters import own_model
 from agentgym.policy.contract import Policy, Reply, Request, Sampling, check_prefix
-from agentgym.policy.decoding import DecodeRequest, RowSource
+from agentgym.policy.decode_request import DecodeRequest, RowSource
 from agentgym.policy.image_tokens import ImageTokens
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.sampling import check_finite, draw, uniforms

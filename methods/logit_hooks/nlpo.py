@@ -119,7 +119,8 @@ class _NucleusOfCopy:
         self._unread, self._sampled = [], len(tokens)
         with torch.no_grad():
             ids = torch.tensor([row], device=self._model.device)
-            logits = self._model(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1).logits
+            last = torch.tensor([len(row) - 1], device=self._model.device)
+            logits = self._model(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=last).logits
         return nucleus(logits[0, -1], self._top_p, self._at_least)
 
 

@@ -15,7 +15,8 @@ from row_sources import ListedRows, decode
 from agentgym.errors import PolicyError
 from agentgym.policy import Request, Sampling, TransformersPolicy, decoding
 from agentgym.policy.batching import StreamBatcher
-from agentgym.policy.decoding import Decoder, DecodeRequest
+from agentgym.policy.decode_request import DecodeRequest
+from agentgym.policy.decoding import Decoder
 from agentgym.policy.key_values import RowSlots
 
 

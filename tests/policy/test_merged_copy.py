@@ -101,6 +101,23 @@ def test_under_autocast_weights_are_cast_once_with_the_same_outcome(tokenizer):
         assert torch.equal(logits(merged.model), logits(model))
 
 
+def test_a_model_without_an_adapter_is_cast_once_and_follows_its_training(tokenizer):
+    model = make_model(tokenizer, hidden=32, layers=2, heads=4, kv_heads=2).eval()
+    assert can_copy(model, torch.bfloat16)
+    assert not can_copy(model.to(torch.bfloat16), torch.bfloat16)
+    model.to(torch.float32)
+    merged = MergedCopy(model, torch.bfloat16)
+    for version in range(2):
+        merged.refresh(version)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(logits(merged.model), logits(model))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(1.1)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not torch.equal(logits(merged.model), logits(model))
+
+
 def test_other_adapters_are_not_copied(tokenizer):
     assert can_copy(adapted(tokenizer))
     assert not can_copy(make_model(tokenizer, hidden=16, layers=1, heads=1, kv_heads=1))

@@ -16,7 +16,8 @@ from transformers import MistralConfig, MistralForCausalLM
 from agentgym.errors import PolicyError
 from agentgym.policy import Request, Sampling, TransformersPolicy, prefill
 from agentgym.policy.batching import Batcher
-from agentgym.policy.decoding import Decoder, DecodeRequest
+from agentgym.policy.decode_request import DecodeRequest
+from agentgym.policy.decoding import Decoder
 from agentgym.policy.key_values import RowSlots
 from agentgym.policy.scoring import score
 
@@ -211,3 +212,48 @@ async def test_results_of_a_batch_are_no_longer_computed_once_all_requests_were_
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     assert len(computed) < 30
+
+
+# Beginnings that only some new conversations share
+
+
+def saved_at_most(prefixes: list[list[int]], known: int) -> int:
+    """The most tokens that any division into groups of neighbours saves, by trying all."""
+    ordered = sorted(prefixes)
+    best = 0
+    for cuts in range(2 ** (len(ordered) - 1)):
+        ends = [i + 1 for i in range(len(ordered) - 1) if cuts >> i & 1] + [len(ordered)]
+        groups = [ordered[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+        best = max(best, sum((len(g) - 1) * max(prefill.shared_length(g) - known, 0) for g in groups if len(g) > 1))
+    return best
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_groups_that_begin_alike_save_the_most_tokens(seed):
+    rng = np.random.default_rng(seed)
+    texts = {tuple(rng.integers(0, 2, int(rng.integers(2, 9))).tolist()) for _ in range(8)}
+    prefixes = [[7, 7, *text] for text in texts]
+    groups = prefill.alike_groups(prefixes, 2)
+    for members, length in groups:
+        assert len({tuple(prefixes[member][:length]) for member in members}) == 1
+        assert all(length < len(prefixes[member]) for member in members)
+    members = [member for group in groups for member in group.members]
+    assert len(set(members)) == len(members)
+    assert sum((len(group.members) - 1) * (group.length - 2) for group in groups) == saved_at_most(prefixes, 2)
+
+
+def test_what_the_prompts_of_a_database_share_is_computed_once(model):
+    """Two databases, whose prompts begin with the same 20 tokens of tools and have 60 tokens of their own tables."""
+    rng = np.random.default_rng(0)
+    tools, *tables = (rng.integers(3, 90, count).tolist() for count in (20, 60, 60))
+    prompts = [[*tools, *tables[number % 2], *rng.integers(3, 90, 5).tolist()] for number in range(8)]
+    rows, alone = (
+        [DecodeRequest(prompt, Sampling(temperature=1.0, seed=1), 1) for prompt in prompts] for _ in range(2)
+    )
+    with forward_passes(model) as sizes:
+        decode(Decoder(model, 0, (7,)), rows)
+    assert sum(sizes) <= 20 + 2 * 60 + 8 * 6
+    for row, other in zip(rows, alone, strict=True):
+        decode(Decoder(model, 0, (7,)), [other])
+        assert row.tokens == other.tokens
+        assert row.logprobs == pytest.approx(other.logprobs, abs=1e-4)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agentgym.errors import ContextFull, PolicyError, UnknownNameError
 from agentgym.formats.tags import Tags
 from agentgym.messages import Message
-from agentgym.policy import Request, Sampling, TemplateRenderer, TransformersPolicy, decoding, scoring
+from agentgym.policy import Request, Sampling, TemplateRenderer, TransformersPolicy, decode_request, decoding, scoring
 from agentgym.policy.local import load as load
 from agentgym.training.recipe.train_section import TrainSection
 
@@ -282,10 +282,10 @@ async def test_a_bound_on_a_batchs_tokens_changes_no_token(model, renderer, requ
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 20)), min_size=1), st.integers(1, 300))
 def test_rows_fit_together_within_the_budget_and_one_alone_always(sizes, budget):
-    rows = [decoding.DecodeRequest([0] * prefix, Sampling(), limit) for prefix, limit in sizes]
-    running: list[decoding.DecodeRequest] = []
+    rows = [decode_request.DecodeRequest([0] * prefix, Sampling(), limit) for prefix, limit in sizes]
+    running: list[decode_request.DecodeRequest] = []
     for row in rows:
-        if decoding.fits(row, running, budget):
+        if decode_request.fits(row, running, budget):
             running.append(row)
     assert rows[0] in running
     assert len(running) == 1 or max(row.longest for row in running) * len(running) <= budget

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym.policy.decoding import Decoder, DecodeRequest
+from agentgym.policy.decode_request import DecodeRequest
+from agentgym.policy.decoding import Decoder
 
 
 class ListedRows:

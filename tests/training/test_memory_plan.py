@@ -221,5 +221,5 @@ def test_the_copy_with_the_adapter_merged_is_planned_where_the_run_samples_itsel
     attentions = [layer.self_attn for layer in model.model.layers]
     adapted = [weight for own in attentions for weight in (own.q_proj.weight, own.v_proj.weight)]
     copied = sum(weight.nbytes for weight in adapted)
-    assert plan_of(folder, policy={"path": str(folder), "lora": lora}).always["merged copy"] == copied
-    assert "merged copy" not in plan_of(folder).always
+    assert plan_of(folder, policy={"path": str(folder), "lora": lora}).always["copy that samples"] == copied
+    assert "copy that samples" not in plan_of(folder).always

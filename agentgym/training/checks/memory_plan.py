@@ -125,10 +125,12 @@ def plan_memory(
     }
     if train.keeps_reference:
         always["reference"] = (trained_bytes if section.lora else weight_bytes) / shares
-    if recipe.vllm is None and not section.quantization and can_copy(model):
-        merged = MergedCopy(model, precision if train.autocast(device) else None).model
+    autocast = precision if train.autocast(device) else None
+    is_copied = recipe.vllm is None and not section.quantization and (section.lora or kind == "cpu")
+    if is_copied and can_copy(model, autocast):
+        merged = MergedCopy(model, autocast).model
         shared = set(map(id, parameters))
-        always["merged copy"] = float(sum(each.nbytes for each in merged.parameters() if id(each) not in shared))
+        always["copy that samples"] = float(sum(each.nbytes for each in merged.parameters() if id(each) not in shared))
     if shares > 1 and kind == "cpu":
         always["whole copy, of the first process"] = weight_bytes
     for part in used_parts(train):

@@ -15,7 +15,8 @@ from agentgym.errors import PolicyError
 from agentgym.methods.token_values.guided import GuidedTurn
 from agentgym.methods.token_values.networks import AdvantageHead, OutcomeHead, Scaled, load_values, save_values
 from agentgym.policy.contract import Sampling
-from agentgym.policy.decoding import Decoder, DecodeRequest
+from agentgym.policy.decode_request import DecodeRequest
+from agentgym.policy.decoding import Decoder
 from agentgym.policy.scoring import score
 from agentgym.policy.tiny import make_model, make_tokenizer
 
