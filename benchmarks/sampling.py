@@ -1,7 +1,7 @@
 """Tokens a second that episodes sample from a model in this process, compared with transformers' plain `generate`, in
 one run.
 
-    python benchmarks/sampling.py [--model models/smollm2-135m] [--vllm .venv-vllm/bin/python]
+    python benchmarks/sampling.py [--model models/smollm2-135m] [--bf16] [--vllm .venv-vllm/bin/python]
 
 Both get the same prefixes and make as many tokens at temperature 1. `generate` samples whole batches at once and keeps
 neither log-probabilities nor anything from turn to turn; ours gets a request for each turn of each episode. In the rows
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import copy
 import os
 import statistics
 import tempfile
@@ -98,16 +99,24 @@ def main() -> None:
     parser.add_argument("--vllm", metavar="PYTHON", help="an interpreter that has vLLM")
     parser.add_argument("--episodes", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--bf16",
+        action="store_true",
+        help="ours computes in bfloat16 with float32 weights, as training does with AMX, and plain generate "
+        "with bfloat16 weights",
+    )
     arguments = parser.parse_args()
     if arguments.model:
         model, tokenizer = load_checkpoint(arguments.model, device="cpu")
     else:
         tokenizer = make_tokenizer(["select email from customers where name = 'Ann'"] * 50, vocab_size=400)
         model = make_model(tokenizer)
-    model.eval()
+    plain_model, autocast = model.eval(), torch.bfloat16 if arguments.bf16 else None
+    if arguments.bf16:
+        plain_model = copy.deepcopy(model).to(torch.bfloat16)
     with tempfile.TemporaryDirectory() as scratch, asyncio.Runner() as runner:
         renderer = TemplateRenderer(tokenizer, Hermes())
-        ours = TransformersPolicy(model, renderer, eos_token_ids=[NEVER], pad_token_id=0)
+        ours = TransformersPolicy(model, renderer, eos_token_ids=[NEVER], pad_token_id=0, autocast=autocast)
         server, policies = None, {"agentgym, in this process": ours}
         if arguments.vllm:
             save_untied(model, tokenizer, Path(scratch) / "model")
@@ -122,7 +131,7 @@ def main() -> None:
             table.add_column(column, justify="right" if column else "left")
         for turns, unequal in ((1, False), (3, False), (3, True)):
             conversations = Conversations(arguments.episodes, turns, len(tokenizer), unequal=unequal)
-            samplers: dict[str, Callable[[], int]] = {"plain generate": lambda: conversations.generate(model)}  # noqa: B023
+            samplers: dict[str, Callable[[], int]] = {"plain generate": lambda: conversations.generate(plain_model)}  # noqa: B023
             for name, policy in policies.items():
                 samplers[name] = lambda policy=policy: runner.run(conversations.play(policy))  # noqa: B023
             speeds = measure(samplers, arguments.rounds)

@@ -1,6 +1,6 @@
 """What a TurnGRPOTrainer step costs beside a bare TRL GRPOTrainer step on the same tokens, in the same run.
 
-    python benchmarks/training.py [--quick] [--rounds 15] [--model models/smollm2-135m --groups 2]
+    python benchmarks/training.py [--quick] [--rounds 15] [--model models/smollm2-135m --groups 2] [--lora --bf16]
 
 Both trainers get the same batch of recorded multi-turn episodes (made here, no sandbox), so that the difference
 is ours alone: grouping, the estimator, the (B, T) advantages, the metrics, and how the batch is computed. Rounds
@@ -28,6 +28,7 @@ import numpy as np
 import torch
 from checkouts import checkpoint
 from figures import show_table
+from peft import LoraConfig, get_peft_model
 from rich.table import Table
 from trl import GRPOConfig, GRPOTrainer
 
@@ -35,7 +36,9 @@ from agentgym import Policy, Task, Trajectory, Turn
 from agentgym.credit import estimator
 from agentgym.messages import Message, StopReason
 from agentgym.policy import make_model, make_tokenizer
+from agentgym.policy.adapters import new_adapter
 from agentgym.policy.checkpoint import load_checkpoint
+from agentgym.policy.load_options import ALL_LINEAR, LoadOptions, LoraOptions
 from agentgym.training import Rollouts, turn_grpo
 
 GROUP = 8
@@ -141,13 +144,17 @@ def steps_of(trainer: GRPOTrainer) -> Any:
     return step
 
 
-def measure(shape: Shape, load: Callable[[], tuple[Any, Any]], groups: int, rounds: int) -> dict[str, list[float]]:
+def measure(
+    shape: Shape, load: Callable[[bool], tuple[Any, Any]], groups: int, rounds: int, *, bf16: bool
+) -> dict[str, list[float]]:
     """Return the processor seconds of each round's step of each trainer.
 
     Args:
-        load: returns a model and its tokenizer, the same ones every time.
+        load: returns a model and its tokenizer, the same ones every time: as agentgym loads them, or as transformers
+            and peft do.
+        bf16: compute in bfloat16, with float32 weights.
     """
-    episodes, (first, tokenizer), (second, _) = GROUP * groups, load(), load()
+    episodes, (first, tokenizer), (second, _) = GROUP * groups, load(True), load(False)
     tasks = [
         Task(f"t{i}", "bench/none-v1", prompt=f"question {i}") for i in range(1024)
     ]  # more than any number of rounds draws
@@ -158,7 +165,7 @@ def measure(shape: Shape, load: Callable[[], tuple[Any, Any]], groups: int, roun
             num_generations=GROUP,
             max_completion_length=256,
             use_cpu=True,
-            bf16=False,
+            bf16=bf16,
             gradient_checkpointing=False,
             report_to=[],
             loss_type="dr_grpo",
@@ -201,17 +208,26 @@ def main() -> None:
     parser.add_argument(
         "--model", type=checkpoint, help="a checkpoint; by default random weights of the quickstart's shape"
     )
+    parser.add_argument("--lora", action="store_true", help="train an adapter of rank 16 on all linear layers")
+    parser.add_argument("--bf16", action="store_true", help="compute in bfloat16, for processors with AMX")
     arguments = parser.parse_args()
     rounds, groups = (3, 2) if arguments.quick else (arguments.rounds, arguments.groups)
 
-    def load() -> tuple[Any, Any]:
+    def load(is_ours: bool) -> tuple[Any, Any]:
         if arguments.model:
-            return load_checkpoint(arguments.model, device="cpu")
-        tokenizer = make_tokenizer(["select email from customers where name = 'Ann'"] * 50, vocab_size=400)
-        return make_model(tokenizer), tokenizer
+            options = LoadOptions(attention=None if is_ours else "sdpa")
+            model, tokenizer = load_checkpoint(arguments.model, device="cpu", options=options)
+        else:
+            tokenizer = make_tokenizer(["select email from customers where name = 'Ann'"] * 50, vocab_size=400)
+            model = make_model(tokenizer)
+        if arguments.lora and is_ours:
+            model = new_adapter(model, LoraOptions(rank=16, alpha=32), base="", seed=0)
+        elif arguments.lora:
+            model = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules=ALL_LINEAR))
+        return model, tokenizer
 
     for shape in SHAPES:
-        times = measure(shape, load, groups, rounds)
+        times = measure(shape, load, groups, rounds, bf16=arguments.bf16)
         heading = f"One step of {GROUP * groups} episodes, {shape.title}"
         table = Table(title=f"{heading}; {rounds} rounds, threads: {torch.get_num_threads()}")
         for column in ("trainer", "median CPU-ms", "min CPU-ms", "max CPU-ms"):
