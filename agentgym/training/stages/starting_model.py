@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from agentgym import registry
 from agentgym.policy.formats.choice import call_format_for
 from agentgym.policy.formats.contract import CallFormat
+from agentgym.policy.grouped_attention import use_grouped_attention
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.training.model.models import load_model
 from agentgym.training.stages.context import Learner, RunContext
@@ -31,6 +32,7 @@ def _tiny_learner(context: RunContext, examples: Sequence[Trajectory]) -> Learne
     shape, call_format = policy.tiny.model_dump(), call_format_for(None, policy.call_format)
     tokenizer = make_tokenizer(texts(examples, call_format), vocab_size=shape.pop("vocabulary"))
     model = make_model(tokenizer, seed=context.recipe.seed, **shape).to(context.weights_device)
+    use_grouped_attention(model)  # as a model that is loaded does: a resumed run must compute the same
     return context.learner(model, tokenizer)
 
 
