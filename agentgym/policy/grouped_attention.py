@@ -42,8 +42,8 @@ def grouped_attention(
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
         )
-    mask = attention_mask
-    if mask is None and (options.get("is_causal") is None and getattr(module, "is_causal", True)):
+    mask, is_causal = attention_mask, options.get("is_causal")
+    if mask is None and (getattr(module, "is_causal", True) if is_causal is None else is_causal):
         mask = torch.ones(tokens, keys, dtype=torch.bool).tril()[None, None]
     attended = scaled_dot_product_attention(
         query.reshape(batch, shared, -1, head_dim),

@@ -147,7 +147,7 @@ class SlotLayer(DynamicLayer):
         """Append the key and value of each row's next token to the row; return all keys and values."""
         rows, columns = self._owner.places
         keys, values = self._owner.data[2 * self._layer_index], self._owner.data[2 * self._layer_index + 1]
-        # Under autocast, keys that are normed have another dtype than values; the block has the wider one.
+        # Under autocast, keys that are normed or turned have another dtype than the block.
         keys[rows, :, columns], values[rows, :, columns] = (
             states[:, :, 0].to(keys.dtype) for states in (key_states, value_states)
         )
