@@ -50,10 +50,10 @@ class SqlEnvironment(Environment, ABC):
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Put the task's database into a fresh sandbox. Raises: TaskError if there is no such database."""
+        system, method = self.system, shown_schema(task, has_statements=self.has_statements)
         content = await asyncio.to_thread(database_of, task)
         self._observed = ObservedState(hashlib.sha256(content).hexdigest())
         self._database = await self.open_database(content)
-        system, method = self.system, shown_schema(task, has_statements=self.has_statements)
         if method is not None:
             system += "\n" + await self._ask(method)
         if method == STATEMENTS:

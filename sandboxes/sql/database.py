@@ -14,8 +14,6 @@ from agentgym import Task, TaskError, UnknownNameError, load
 
 MAX_FILE_BYTES = 2**30
 CACHED_FILE_BYTES = 16 * 2**20
-
-
 STATEMENTS = "statements"
 LOOKUPS = frozenset({"tables", "describe"})
 """Tools that an agent does not need, and is not given, if its prompt has the statements."""
@@ -35,8 +33,7 @@ def shown_schema(task: Task, *, has_statements: bool = True) -> str | None:
         rest = ', "statements" for the statements that create them' if has_statements else ""
         raise TaskError(
             f"{task.id}: parameters['show_schema'] = {value!r} cannot be used with {task.environment}. Write true for "
-            f"the tables with their columns{rest}, or "
-            "false."
+            f"the tables with their columns{rest}, or false."
         )
     return "schema" if value else None
 

@@ -42,13 +42,13 @@ class SqlInProcess(Environment):
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Load the task's database into memory. Raises: TaskError if there is no such database."""
         await self._close_database()
+        system, method = self.system, shown_schema(task)
         content = database_of(task)
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         connection.deserialize(content)
         limits = self.limits
         self._database = Database(connection, limits.max_rows, limits.max_chars, limits.query_s, limits.max_columns)
         self._observed = ObservedState(hashlib.sha256(content).hexdigest())
-        system, method = self.system, shown_schema(task)
         if method is not None:
             system += "\n" + getattr(self._database, method)()
         if method == STATEMENTS:
