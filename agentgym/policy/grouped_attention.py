@@ -49,11 +49,25 @@ def grouped_attention(
         query.reshape(batch, shared, -1, head_dim),
         key,
         value,
-        attn_mask=None if mask is None else mask.repeat(1, 1, heads // shared, 1),
+        attn_mask=None if mask is None else _for_all_heads(mask, heads // shared, query.dtype),
         dropout_p=dropout,
         scale=scaling,
     )
     return attended.view(batch, heads, tokens, head_dim).transpose(1, 2).contiguous(), None
+
+
+def _for_all_heads(mask: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return a mask, [B or 1, 1, L, S], for `count` heads one after another, as torch would add it to the scores.
+
+    The result is stored with the mask for the next layers, so that the backward pass holds it only once.
+    """
+    stored: dict[tuple[int, torch.dtype], torch.Tensor] = vars(mask).setdefault("_for_all_heads", {})
+    if (count, dtype) not in stored:
+        added = mask
+        if mask.dtype == torch.bool:
+            added = torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, -torch.inf)
+        stored[count, dtype] = added.repeat(1, 1, count, 1)
+    return stored[count, dtype]
 
 
 def use_grouped_attention(model: Any) -> None:

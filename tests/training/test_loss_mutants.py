@@ -10,12 +10,13 @@ SAMPLERS = "training/samplers/__init__.py"
 PPO = "methods/objectives/policy_gradient.py"
 CONTRACT, GROUPED = (f"training/objectives/{name}.py" for name in ("contract", "grouped"))
 PREFIXES, OF_PREFIXES = "training/loss/shared_prefixes.py", "training/test_shared_prefixes.py"
-STATES, BRANCHES, ONCE, SHARED = (
+STATES, BRANCHES, ONCE, LARGE, SHARED = (
     f"{OF_PREFIXES}::{name}"
     for name in (
         "test_the_last_hidden_states_are_those_of_each_sequence_alone",
-        "test_every_token_is_found_after_the_tokens_before_it",
+        "test_every_token_attends_to_the_tokens_that_lead_to_it",
         "test_a_prompt_is_computed_once_and_what_another_row_begins_with_not_at_all",
+        "test_large_trees_have_passes_of_their_own",
         "test_the_gradient_is_that_of_the_formulas[dr_grpo-False-10000]",
     )
 )
@@ -29,11 +30,10 @@ SEPARATE, RATIO, NOISE = (
 MUTANTS = [
     Mutant(PARTS, "known += loss.detach()", "known += 0 * loss.detach()", SPLIT),
     Mutant(PARTS, "trainer.accelerator.backward(loss)\n", "pass\n", SPLIT),
-    Mutant(PARTS, "(held <= max_tokens)", "(held <= 2 * max_tokens)", SPLIT),
+    Mutant(PARTS, "computed <= max_tokens", "computed <= 2 * max_tokens", SPLIT),
     Mutant(PARTS, "[orders[own][begin:end] for", "[orders[0][begin:end] for", SPLIT),
-    Mutant(PARTS, "(rows - prompts)", "0", SPLIT),
-    Mutant(PARTS, "-longest[self.prompts]))", "-totals))", SPLIT),
-    Mutant(PARTS, "np.argsort(-totals", "np.argsort(0 * totals", SPLIT),
+    Mutant(PARTS, "lengths[:, :-1].sum(1) * begins", "lengths[:, :-1].sum(1)", SPLIT),
+    Mutant(PARTS, "-longest[self.prompts]))", "0 * longest[self.prompts]))", SPLIT),
     Mutant(
         BATCHES,
         "return float(own[torch.as_tensor(rows",
@@ -94,15 +94,16 @@ MUTANTS = [
     Mutant(MASKS, "return logp - log_left, entropy", "return logp, entropy", HOOK),
     Mutant(ROWS, "list(own_starts[1:])", "list(own_starts[2:])", SEPARATE),
     Mutant(ROWS, "joined.view(self._shape)[:, :-1]", "joined.view(self._shape)[:, 1:]", SEPARATE),
-    Mutant(PREFIXES, "starts[:, None] + positions,", "0 * starts[:, None] + positions,", STATES),
-    Mutant(PREFIXES, "[columns < starts[:, None], mask]", "[columns < starts[:, None] - 1, mask]", STATES),
-    Mutant(PREFIXES, "[columns < starts[:, None], mask]", "[columns <= starts[:, None], mask]", STATES),
-    Mutant(PREFIXES, "prefixes.index_select(0, prefix_of)", "prefixes.detach().index_select(0, prefix_of)", SHARED),
-    Mutant(PREFIXES, "np.where(token < start,", "np.where(token <= start,", BRANCHES),
-    Mutant(PREFIXES, "ending * width + token - start", "ending * width + token", BRANCHES),
+    Mutant(PREFIXES, "np.arange(len(path) - len(tokens), len(path))", "np.arange(len(tokens))", STATES),
+    Mutant(PREFIXES, "mask[own[:, None], before] = True", "pass", STATES),
+    Mutant(PREFIXES, "np.tri(len(own), dtype=bool)", "np.tri(len(own), k=1, dtype=bool)", STATES),
+    Mutant(PREFIXES, "np.tri(len(own), dtype=bool)", "np.tri(len(own), k=-1, dtype=bool)", STATES),
+    Mutant(PREFIXES, "outputs.last_hidden_state[0]", "outputs.last_hidden_state[0].detach()", SHARED),
+    Mutant(PREFIXES, "path[:common], np.arange", "path[:common][::-1], np.arange", BRANCHES),
+    Mutant(PREFIXES, "size, common, new = 0, 0, len(tokens)", "size, common, new = 0, common, len(tokens)", BRANCHES),
     Mutant(PREFIXES, "np.arange(ids.shape[1]) - own.argmax(1)[:, None]", "np.arange(ids.shape[1])[None]", STATES),
-    Mutant(PREFIXES, "self.prefix_of[begin:end], self.starts", "self.prefix_of[begin], self.starts", BRANCHES),
-    Mutant(PREFIXES, "_common(tokens, sequences[following]) < len(tokens)", "True", ONCE),
+    Mutant(PREFIXES, "common = _common(before, tokens)", "common = 0", ONCE),
+    Mutant(PREFIXES, "2 * size * new > (common", "2 * size * new > (10**9 + common", LARGE),
     Mutant(CONTRACT, "sums = (values * self.own).sum(1)", "sums = values.sum(1)", OBJECTIVES),
     Mutant(CONTRACT, "return moved.exp() * k3(self.reference_gaps())", "return k3(self.reference_gaps())", OBJECTIVES),
     Mutant(CONTRACT, "log_ratio.exp() - 1 - log_ratio", "log_ratio.exp() - 1 + log_ratio", OBJECTIVES),

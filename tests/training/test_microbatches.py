@@ -70,21 +70,17 @@ def grouped(group: int, count: int, prompt: int, own: int) -> RowSizes:
 
 def test_rows_that_share_a_long_prompt_stand_together():
     sizes = grouped(group=4, count=3, prompt=400, own=100)
-    parts = parts_of(sizes, 1100)  # a group is computed as 400 + 4 x 132 tokens at most, and its copies weigh 150
+    parts = parts_of(sizes, 1000)  # a group is computed as 400 + 4 x 117 tokens at most, and two as 1,600 or more
     assert [sorted(set(sizes.prompts[part])) for part in parts] == [[2], [1], [0]]
     assert all(len(part) == 4 for part in parts)
 
 
-def test_copies_of_a_shared_prompt_take_part_of_the_budget():
-    """4 x 100 tokens and a prompt of 800: 1200 are computed, and three copies of it count as 300."""
-    sizes = RowSizes(np.array([[800, 100]] * 4), np.zeros(4, int))
-    assert len(parts_of(sizes, 1500)) == 1
-    assert len(parts_of(sizes, 1499)) == 2
-
-
-def test_rows_of_like_length_stand_together_if_their_prompts_are_short():
-    sizes = RowSizes(np.array([[2, 1000], [2, 10], [2, 1000], [2, 10]]), np.array([0, 0, 1, 1]))
-    assert [sorted(part) for part in parts_of(sizes, 2010)] == [[0, 2], [1, 3]]
+def test_a_shared_prompt_counts_once_and_nothing_is_padded():
+    sizes = RowSizes(np.array([[800, 100], [800, 20], [800, 10]]), np.zeros(3, int))
+    assert sizes.tokens().tolist() == [900, 920, 930]
+    assert len(parts_of(sizes, 930)) == 1
+    assert len(parts_of(sizes, 929)) == 2
+    assert RowSizes.unshared(sizes.lengths).tokens().tolist() == [900, 1800, 2700]
 
 
 def test_prompts_are_the_same_only_with_the_same_tokens():

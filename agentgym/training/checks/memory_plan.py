@@ -138,13 +138,13 @@ def plan_memory(
             further = _shapes_of(PolicySection(path=path))
             always[name] = float(sum(parameter.nbytes for parameter in further.parameters()))
     vocabulary = model.config.get_text_config().vocab_size
-    is_shared = not recipe.machine.gradient_checkpointing and not recipe.machine.sharding and not why_unshared(model)
+    is_shared = not recipe.machine.sharding and not why_unshared(model)
     largest = _largest_part(train, recipe.episode, prompt_tokens, processes, is_shared=is_shared)
     tile = min(largest.scored, TOKEN_CHUNK_SIZE) * min(vocabulary, _VOCABULARY_CHUNK) * 4
     cast = sum(parameter.numel() for parameter in parameters if parameter.dtype.itemsize > precision.itemsize)
     with in_roles(model, [""]):
         activations = _activations(own_model(model), precision, recipe.machine.gradient_checkpointing)
-    activation_bytes = largest.tokens * activations + largest.copied * _cache_bytes(model, precision, repeated=True)
+    activation_bytes = largest.tokens * activations
     gradients = trained_bytes / shares
     training = {
         # without further parts the gradients begin to exist as the activations are freed
@@ -184,13 +184,11 @@ class _Part:
 
     Attributes:
         tokens: how many are computed, with padding.
-        copied: how many tokens of shared prompts have their keys and values copied for further rows.
         scored: for how many tokens, the agent's own, logits are computed.
         is_only: whether the step has no other part.
     """
 
     tokens: int
-    copied: int
     scored: int
     is_only: bool = False
 
@@ -206,12 +204,9 @@ def _largest_part(
     own = min(episode.max_episode_tokens, episode.max_turns * episode.max_turn_tokens)
     numbers = np.arange(min(_MOST_ROWS, max(1, train.tasks_per_step * train.group_size // processes)))
     lengths = np.tile([prompt_tokens, episode.max_episode_tokens], (len(numbers), 1))
-    sizes = RowSizes(lengths, numbers // train.group_size if is_shared else numbers)
-    parts, divided = [], parts_of(sizes, train.microbatch_tokens)
-    for rows in divided:
-        prompts = len(np.unique(sizes.prompts[rows]))
-        tokens = prompts * prompt_tokens + len(rows) * episode.max_episode_tokens
-        parts.append(_Part(tokens, (len(rows) - prompts) * prompt_tokens, len(rows) * own, len(divided) == 1))
+    sizes = RowSizes(lengths, numbers // train.group_size) if is_shared else RowSizes.unshared(lengths)
+    divided = parts_of(sizes, train.microbatch_tokens)
+    parts = [_Part(int(sizes.take(rows).tokens()[-1]), len(rows) * own, len(divided) == 1) for rows in divided]
     return max(parts, key=lambda part: part.tokens)
 
 
@@ -355,14 +350,10 @@ def _fused_attention() -> Iterator[None]:
         del ALL_ATTENTION_FUNCTIONS[_FUSED]
 
 
-def _cache_bytes(model: Any, precision: torch.dtype, *, repeated: bool = False) -> int:
-    """Return the bytes of one token's keys and values.
-
-    `repeated`: whether each head of the queries has its own copy.
-    """
+def _cache_bytes(model: Any, precision: torch.dtype) -> int:
+    """Return the bytes of one token's keys and values."""
     config = model.config.get_text_config()
-    heads = None if repeated else getattr(config, "num_key_value_heads", None)
-    heads = heads or config.num_attention_heads
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return int(2 * config.num_hidden_layers * heads * head_dim * precision.itemsize)
 

@@ -18,11 +18,6 @@ from numpy.typing import NDArray
 
 _COST_OF_A_PART = 512
 """Overhead of one more part, as the number of tokens computed in the same time; our choice."""
-_COST_OF_A_COPY = 1 / 8
-"""Keys and values of a shared prompt are copied for each row after the first.
-
-This is the memory of such a copied token, as a share of that of a computed token; our choice.
-"""
 
 T = TypeVar("T")
 
@@ -32,18 +27,20 @@ class RowSizes:
     """The sizes of a batch's rows.
 
     Attributes:
-        lengths: [rows, segments] token counts of each row's segments; each segment is padded separately.
+        lengths: [rows, segments] token counts of each row's segments.
         prompts: [rows] a number per row. Rows with the same number have the same tokens in all segments but the last;
             these common segments are computed once.
+        is_padded: whether each segment is padded to the longest of a part.
     """
 
     lengths: NDArray[np.int64]
     prompts: NDArray[np.int64]
+    is_padded: bool = False
 
     @classmethod
     def unshared(cls, lengths: NDArray[np.int64]) -> RowSizes:
-        """Return the sizes of rows that share nothing."""
-        return cls(lengths, np.arange(len(lengths)))
+        """Return the sizes of rows that share nothing and are padded."""
+        return cls(lengths, np.arange(len(lengths)), is_padded=True)
 
     @classmethod
     def of(cls, batch: Mapping[str, torch.Tensor]) -> RowSizes:
@@ -59,14 +56,22 @@ class RowSizes:
 
     def take(self, rows: NDArray[np.int64]) -> RowSizes:
         """Return the sizes of some rows."""
-        return RowSizes(self.lengths[rows], self.prompts[rows])
+        return RowSizes(self.lengths[rows], self.prompts[rows], self.is_padded)
 
-    def orders(self) -> list[NDArray[np.int64]]:
-        """Return two arrangements of the rows: by length, and with rows of the same prompt next to each other."""
-        totals = self.lengths.sum(1)
+    def tokens(self, begin: int = 0) -> NDArray[np.int64]:
+        """Return [rows - begin] how many tokens are computed of row `begin`, of it and the next, and so on."""
+        lengths = self.lengths[begin:]
+        rows, begins = np.arange(1, len(lengths) + 1), np.diff(self.prompts[begin:], prepend=-1) != 0
+        if self.is_padded:
+            longest = np.maximum.accumulate(lengths, axis=0)
+            return longest[:, :-1].sum(1) * np.cumsum(begins) + longest[:, -1] * rows
+        return np.cumsum(lengths[:, :-1].sum(1) * begins + lengths[:, -1])
+
+    def order(self) -> NDArray[np.int64]:
+        """Return the rows, with those of the same prompt together, and prompts with the longest row first."""
         longest = np.zeros(int(self.prompts.max(initial=-1)) + 1, int)
-        np.maximum.at(longest, self.prompts, totals)
-        return [np.argsort(-totals, kind="stable"), np.lexsort((-totals, self.prompts, -longest[self.prompts]))]
+        np.maximum.at(longest, self.prompts, self.lengths.sum(1))
+        return np.lexsort((self.prompts, -longest[self.prompts]))
 
 
 def parts_of(sizes: RowSizes, max_tokens: int) -> list[np.ndarray]:
@@ -91,52 +96,32 @@ def parts_alike(sizes: Sequence[RowSizes], own: int, max_tokens: int) -> list[np
         sizes: the rows of each process; all processes have the same number of rows.
         own: the index of this process.
     """
-    candidates = []
-    for orders in zip(*(rows.orders() for rows in sizes), strict=True):
-        cuts, cost = _cuts([rows.take(order) for rows, order in zip(sizes, orders, strict=True)], max_tokens)
-        candidates.append((cost, [orders[own][begin:end] for begin, end in cuts]))
-    return min(candidates, key=lambda candidate: candidate[0])[1]
+    orders = [rows.order() for rows in sizes]
+    cuts = _cheapest_cuts([rows.take(order) for rows, order in zip(sizes, orders, strict=True)], max_tokens)
+    return [orders[own][begin:end] for begin, end in cuts]
 
 
 def slices_of(sizes: Sequence[RowSizes], max_tokens: int) -> list[slice]:
     """Split a batch in the same way in all processes, like `parts_alike`, but keep the order of its rows."""
-    return [slice(begin, end) for begin, end in _cuts(sizes, max_tokens)[0]]
+    return [slice(begin, end) for begin, end in _cheapest_cuts(sizes, max_tokens)]
 
 
-def _cuts(sizes: Sequence[RowSizes], max_tokens: int) -> tuple[list[tuple[int, int]], float]:
-    """Return the cheapest cuts of ordered rows that stay within the budget in every process, and their cost."""
-    lengths = np.max([rows.lengths for rows in sizes], axis=0)
-    begins = np.any([np.diff(rows.prompts, prepend=-1) != 0 for rows in sizes], axis=0)
-
-    def costs(begin: int) -> NDArray[np.float64]:
-        longest = np.maximum.accumulate(lengths[begin:], axis=0)
-        of_prompt, after = longest[:, :-1].sum(1), longest[:, -1]
-        rows = np.arange(1, len(longest) + 1)
-        prompts = 1 + np.cumsum(begins[begin:]) - begins[begin]
-        computed = of_prompt * prompts + after * rows
-        held = computed + _COST_OF_A_COPY * of_prompt * (rows - prompts)
-        return np.where((held <= max_tokens) | (rows == 1), computed + _COST_OF_A_PART, np.inf)
-
-    return cheapest_cuts(len(lengths), costs)
-
-
-def cheapest_cuts(count: int, costs: Callable[[int], NDArray[np.float64]]) -> tuple[list[tuple[int, int]], float]:
-    """Divide `count` ordered things into consecutive parts with the least total cost.
-
-    Args:
-        costs: given a part's begin, returns its cost for each possible end, [count - begin]; the first must be finite.
-    Returns: begin and end of each part, and the total cost.
-    """
+def _cheapest_cuts(sizes: Sequence[RowSizes], max_tokens: int) -> list[tuple[int, int]]:
+    """Return begin and end of the parts of ordered rows that cost least and stay within the budget everywhere."""
+    count = len(sizes[0].lengths)
     totals, previous = np.full(count + 1, np.inf), np.zeros(count + 1, int)
-    totals[0] = 0.0  # totals[k] is the least cost of the first k things
+    totals[0] = 0.0  # totals[k] is the least cost of the first k rows
     for begin in range(count):
-        candidates = totals[begin] + costs(begin)
+        computed = np.max([each.tokens(begin) for each in sizes], axis=0)
+        fits = computed <= max_tokens
+        fits[0] = True
+        candidates = np.where(fits, totals[begin] + computed + _COST_OF_A_PART, np.inf)
         is_less = candidates < totals[begin + 1 :]
         totals[begin + 1 :][is_less], previous[begin + 1 :][is_less] = candidates[is_less], begin
     ends = [count]
     while ends[-1] > 0:
         ends.append(int(previous[ends[-1]]))
-    return list(pairwise(reversed(ends))), float(totals[count])
+    return list(pairwise(reversed(ends)))
 
 
 def loss_in_parts(

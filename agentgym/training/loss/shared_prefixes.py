@@ -1,32 +1,41 @@
-"""Computes a prefix only once, with its gradient, if several sequences of a batch share it.
+"""Computes what sequences of a batch begin with in common only once, with its gradient, and no padding.
 
-The keys and values of a shared prefix are expanded to its sequences, and gradients flow back through them. The prefixes
-are found among the tokens: a group's prompt, a system message of several prompts, a conversation that is continued in
-several ways. Source: Liu et al. 2025, "Prefix Grouper", arXiv:2506.05433.
+The sequences are laid out as a tree in a single row, where each token attends to the tokens that lead to it. So a
+group's prompt is computed once, and so is a conversation that is continued in several ways. Source: Liu et al. 2025,
+"Prefix Grouper", arXiv:2506.05433, which computes prefixes and what follows them apart, with padding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from inspect import signature
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn.utils.rnn import pad_sequence
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from agentgym.policy.adapters import own_model
+from agentgym.policy.grouped_attention import GROUPED
 from agentgym.policy.key_values import can_share
 from agentgym.policy.role_adapters import role_adapters_of
-from agentgym.training.loss.microbatches import RowSizes, cheapest_cuts
+from agentgym.training.loss.microbatches import RowSizes
 from agentgym.training.model.sharding import is_sharded
 
 MIN_SAVED = 128
-"""Prefixes need a further forward pass, which must save at least this number of tokens, with padding; our choice."""
+"""A batch is computed as always if a tree saves fewer tokens, padding included; our choice."""
+_KEYS_OF_A_TOKEN = 4096
+"""Attending to this number of keys takes about as long as everything else that a model computes for a token.
+
+In a row of its own, a sequence does not attend to the keys of other sequences, which are computed and discarded. Our
+choice, for models of about 0.5 B parameters.
+"""
+_COST_OF_A_PASS = 512
+"""Overhead of one more forward pass, as the number of tokens computed in the same time; our choice."""
+_MASKED = ("sdpa", "eager", GROUPED)
+"""The kinds of attention that take any mask."""
 _PLAIN_INPUTS = {"input_ids", "attention_mask", "use_cache"}
 
 Tokens = NDArray[np.int64]
@@ -43,14 +52,16 @@ def why_unshared(model: Any) -> str | None:
         return "the model reads images"
     if not can_share(own.config):
         return "its layers keep more than the keys and values of all tokens"
+    if own.config._attn_implementation not in _MASKED:
+        return f"{own.config._attn_implementation} attends to no part of a row"
+    if "position_ids" not in signature(own.base_model.forward).parameters or getattr(own.config, "alibi", False):
+        return "it counts positions itself"
     if getattr(own.config, "output_router_logits", False):
         return "its loss reads which experts each token was sent to"
     if is_sharded(own):
         return "its weights are sharded"
     if role_adapters_of(model) is not None:
         return "each role has an adapter"
-    if own.training and own.is_activation_checkpointing:
-        return "machine.gradient_checkpointing keeps no keys and values"
     if own.training and [layer for layer in own.modules() if isinstance(layer, torch.nn.Dropout) and layer.p > 0]:
         return "each sequence has a dropout of its own"
     return None
@@ -91,72 +102,59 @@ def prefixes_shared(model: Any) -> Iterator[None]:
 
 
 class SharedPrefixes:
-    """A batch of sequences, split into prefixes and the endings that follow them.
-
-    A sequence that equals another one, or is the beginning of one, has no ending of its own: its states are read from
-    the other's.
+    """A batch of sequences as trees of tokens, of which each is computed once.
 
     Attributes:
-        prefixes: the tokens of each prefix. endings: the tokens of each ending, which follow its prefix.
-        prefix_of: [endings] the index of each ending's prefix.
-        starts: [endings] the number of tokens before each ending; 0 if the ending does not read its prefix.
-        ending_of: [sequences] the index of the ending that each sequence leads to.
+        passes: the tokens, [n], of each forward pass. positions: [n] the place of each in its sequence, from 0.
+        masks: [n, n] of each pass: whether a token, first, attends to another.
     """
 
     def __init__(self, sequences: Sequence[Tokens]) -> None:
-        order = sorted(range(len(sequences)), key=lambda index: sequences[index].astype(">i8").tobytes())
-        distinct: list[Tokens] = []
-        self.ending_of = np.zeros(len(sequences), int)
-        for index, following in zip(order, [*order[1:], None], strict=True):
-            self.ending_of[index], tokens = len(distinct), sequences[index]
-            if following is None or _common(tokens, sequences[following]) < len(tokens):
-                distinct.append(tokens)
-        self.prefixes: list[Tokens] = []
-        self.prefix_of, self.starts = (np.zeros(len(distinct), int) for _ in range(2))
-        for begin, end, length in _branches(distinct):
-            if length:
-                self.prefix_of[begin:end], self.starts[begin:end] = len(self.prefixes), length
-                self.prefixes.append(distinct[begin][:length])
-        self.endings = [tokens[start:] for tokens, start in zip(distinct, self.starts, strict=True)]
+        self._paths: list[Tokens] = [np.zeros(0, int)] * len(sequences)  # of each sequence: its tokens in all passes
+        pieces: list[list[tuple[Tokens, Tokens]]] = []  # of each pass: new tokens of a sequence, and its whole path
+        size, total, before, path = 0, 0, np.zeros(0, int), np.zeros(0, int)
+        for index in sorted(range(len(sequences)), key=lambda index: sequences[index].astype(">i8").tobytes()):
+            tokens = sequences[index]
+            common = _common(before, tokens)
+            new = len(tokens) - common
+            # what is discarded: each of the new tokens with each of the others, and the reverse
+            if not pieces or 2 * size * new > (common + _COST_OF_A_PASS) * _KEYS_OF_A_TOKEN:
+                pieces.append([])
+                size, common, new = 0, 0, len(tokens)
+            path = np.concatenate([path[:common], np.arange(total, total + new)])
+            pieces[-1].append((tokens[common:], path))
+            self._paths[index], before = path, tokens
+            size, total = size + new, total + new
+        self.passes = [np.concatenate([tokens for tokens, _ in of_pass]) for of_pass in pieces]
+        self.positions = [
+            np.concatenate([np.arange(len(path) - len(tokens), len(path)) for tokens, path in of_pass])
+            for of_pass in pieces
+        ]
+        self.masks = [_mask(of_pass) for of_pass in pieces]
 
     @property
     def size(self) -> int:
-        """Return the number of tokens that a pass computes, with padding."""
-        return sum(len(part) * max(map(len, part), default=0) for part in (self.prefixes, self.endings))
+        """Return the number of tokens that are computed."""
+        return sum(map(len, self.passes))
 
     def states(self, backbone: Callable[..., Any], config: Any, device: torch.device) -> torch.Tensor:
-        """Return [tokens, d] the last hidden states of all prefixes, with padding, and then of all endings."""
-        ids, lengths = _padded(self.endings, device)
-        positions = torch.arange(ids.shape[1], device=device)
-        mask = positions < lengths[:, None]
-        if not self.prefixes:
-            outputs = backbone(input_ids=ids, attention_mask=mask.long(), use_cache=False)
-            return outputs.last_hidden_state.flatten(0, 1)
-        prefix_of, starts = (torch.from_numpy(each).to(device) for each in (self.prefix_of, self.starts))
-        prefix_ids, prefix_lengths = _padded(self.prefixes, device)
-        columns = torch.arange(prefix_ids.shape[1], device=device)
-        of_prefixes = backbone(
-            input_ids=prefix_ids,
-            attention_mask=(columns < prefix_lengths[:, None]).long(),
-            past_key_values=(cache := DynamicCache(config=config)),
-            use_cache=True,
-        )
-        of_endings = backbone(
-            input_ids=ids,
-            attention_mask=torch.cat([columns < starts[:, None], mask], 1).long(),
-            position_ids=starts[:, None] + positions,
-            past_key_values=Cache(layers=[_PrefixLayer(layer, prefix_of) for layer in cache.layers]),
-            use_cache=True,
-        )
-        return torch.cat([each.last_hidden_state.flatten(0, 1) for each in (of_prefixes, of_endings)])
+        """Return [tokens, d] the last hidden states of the tokens of all passes."""
+        states = []
+        for tokens, positions, attends in zip(self.passes, self.positions, self.masks, strict=True):
+            mask = torch.from_numpy(attends).to(device)[None, None]
+            if config._attn_implementation == "eager":
+                mask = torch.zeros(mask.shape, device=device).masked_fill(~mask, torch.finfo(torch.float32).min)
+            ids, position_ids = (torch.from_numpy(each).to(device)[None] for each in (tokens, positions))
+            outputs = backbone(input_ids=ids, attention_mask=mask, position_ids=position_ids, use_cache=False)
+            states.append(outputs.last_hidden_state[0])
+        return torch.cat(states)
 
-    def places(self, sequence: NDArray[np.int64], token: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the index in `states` of tokens, each given by its sequence and its number there, from 0."""
-        ending = self.ending_of[sequence]
-        start, prefix = self.starts[ending], self.prefix_of[ending]
-        width, prefix_width = (max(map(len, part), default=0) for part in (self.endings, self.prefixes))
-        in_ending = len(self.prefixes) * prefix_width + ending * width + token - start
-        return np.where(token < start, prefix * prefix_width + token, in_ending)
+    def places(self, width: int) -> NDArray[np.int64]:
+        """Return [sequences, width] the index in `states` of each sequence's tokens; 0 after its last."""
+        places = np.zeros((len(self._paths), width), int)
+        for row, path in zip(places, self._paths, strict=True):
+            row[: len(path)] = path
+        return places
 
 
 def shared_states(
@@ -168,61 +166,28 @@ def shared_states(
     Args:
         backbone: a model without its output layer. config: the model's configuration.
         ids: [N, W] tokens. mask: [N, W] 1 on each sequence's tokens, which are contiguous.
-    Returns: None if too little is shared.
+    Returns: None if too little is saved.
     """
     own = mask.bool().cpu().numpy()
-    sequences = [row[is_own] for row, is_own in zip(ids.cpu().numpy(), own, strict=True)]
-    shared = SharedPrefixes(sequences)
+    shared = SharedPrefixes([row[is_own] for row, is_own in zip(ids.cpu().numpy(), own, strict=True)])
     if shared.size + MIN_SAVED > ids.numel():
         return None
-    tokens = np.clip(np.arange(ids.shape[1]) - own.argmax(1)[:, None], 0, own.sum(1)[:, None] - 1)
-    places = shared.places(np.arange(len(ids))[:, None], tokens)
+    tokens = np.clip(np.arange(ids.shape[1]) - own.argmax(1)[:, None], 0, None)
+    places = np.take_along_axis(shared.places(ids.shape[1]), tokens, 1)
     states = shared.states(backbone, config, ids.device)
     return states.index_select(0, torch.from_numpy(places.ravel()).to(states.device)).view(*ids.shape, -1)
 
 
-class _PrefixLayer(DynamicLayer):
-    """One layer's keys and values of the prefixes, before those of each ending."""
-
-    def __init__(self, prefixes: Any, prefix_of: torch.Tensor) -> None:
-        super().__init__()
-        self.keys, self.values, self.is_initialized = prefixes.keys, prefixes.values, True
-        self._prefix_of = prefix_of
-
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any) -> Any:
-        """Return the keys and values of the endings, each behind those of its prefix."""
-        prefix_of = self._prefix_of.to(key_states.device)
-        return tuple(
-            torch.cat([prefixes.index_select(0, prefix_of), states], 2)
-            for prefixes, states in ((self.keys, key_states), (self.values, value_states))
-        )
-
-
-def _branches(sequences: Sequence[Tokens]) -> Iterator[tuple[int, int, int]]:
-    """Divide ordered, distinct sequences into branches with a common prefix, so that few tokens are computed.
-
-    Yields: begin and end of each branch, and the length of its prefix. A sequence that shares nothing also gets a
-        prefix, if it would otherwise be the longest ending.
-    """
-    common = np.array([_common(*pair) for pair in pairwise(sequences)], int)
-
-    def costs(begin: int) -> NDArray[np.float64]:
-        prefix = np.minimum.accumulate(common[begin:])
-        return np.array([0.0, *np.where(prefix > 0, -prefix * np.arange(1, len(prefix) + 1), np.inf)])
-
-    cuts, _ = cheapest_cuts(len(sequences), costs)
-    prefixes = [int(common[begin : end - 1].min()) if end - begin > 1 else 0 for begin, end in cuts]
-    longest_ending = max(
-        (
-            len(tokens) - length
-            for (begin, end), length in zip(cuts, prefixes, strict=True)
-            if length
-            for tokens in sequences[begin:end]
-        ),
-        default=max(map(len, sequences)),
-    )
-    for (begin, end), length in zip(cuts, prefixes, strict=True):
-        yield begin, end, length or max(len(sequences[begin]) - longest_ending, 0)
+def _mask(pieces: Sequence[tuple[Tokens, Tokens]]) -> NDArray[np.bool_]:
+    """Return [n, n] whether a token of a pass, first, attends to another. `pieces`: new tokens, and the whole path."""
+    begin = int(pieces[0][1][0]) if len(pieces[0][1]) else 0
+    size = sum(len(tokens) for tokens, _ in pieces)
+    mask = np.zeros((size, size), bool)
+    for tokens, path in pieces:
+        own, before = np.split(path - begin, [len(path) - len(tokens)])[::-1]
+        mask[own[:, None], before] = True
+        mask[own[:, None], own] = np.tri(len(own), dtype=bool)
+    return mask
 
 
 def _common(first: Tokens, other: Tokens) -> int:
@@ -230,9 +195,3 @@ def _common(first: Tokens, other: Tokens) -> int:
     length = min(len(first), len(other))
     differs = first[:length] != other[:length]
     return int(differs.argmax()) if differs.any() else length
-
-
-def _padded(parts: Sequence[Tokens], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the tokens, padded on the right, [n, longest], and their number, [n]."""
-    ids = pad_sequence([torch.from_numpy(part) for part in parts], batch_first=True)
-    return ids.to(device), torch.tensor([len(part) for part in parts], device=device)
