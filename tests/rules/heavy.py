@@ -82,6 +82,7 @@ HEAVY_MODULES = {
     "agentgym.training.processes": "train",
     "agentgym.training.loss.grpo_batches": "train",
     "agentgym.training.imitation": "train",
+    "agentgym.training.loss.frozen_head": "train",
     "agentgym.training.loss.labelled_head": "train",
     "agentgym.training.loss.microbatches": "train",
     "agentgym.training.loss.shared_prefixes": "train",

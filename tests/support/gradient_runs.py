@@ -144,7 +144,7 @@ def trainer_of(
     model: Any = None,
     rollouts: Given | None = None,
     processes: Processes = ALONE,
-    microbatch_tokens: int = 60,
+    microbatch_tokens: int = 40,
     **options: Any,
 ) -> TurnGRPOTrainer:
     """The trainer that a recipe with this objective gets, one step of plain gradient descent long."""

@@ -30,6 +30,7 @@ from agentgym.policy.tiny import make_configuration
 from agentgym.sandbox.pool.headroom import measure_headroom
 from agentgym.storage.run_folder import checkpoint_in
 from agentgym.training.checks.parts import used_parts
+from agentgym.training.loss.frozen_head import frozen_head_bytes
 from agentgym.training.loss.microbatches import RowSizes, parts_of
 from agentgym.training.loss.shared_prefixes import why_unshared
 from agentgym.training.recipe.episode_section import EpisodeSection
@@ -140,7 +141,11 @@ def plan_memory(
     vocabulary = model.config.get_text_config().vocab_size
     is_shared = not recipe.machine.sharding and not why_unshared(model)
     largest = _largest_part(train, recipe.episode, prompt_tokens, processes, is_shared=is_shared)
-    tile = min(largest.scored, TOKEN_CHUNK_SIZE) * min(vocabulary, _VOCABULARY_CHUNK) * 4
+    logits = _COPIES_OF_LOGITS[kind] * min(largest.scored, TOKEN_CHUNK_SIZE) * min(vocabulary, _VOCABULARY_CHUNK) * 4
+    output = own_model(model).get_output_embeddings().weight
+    if kind == "cpu" and not output.requires_grad:
+        copied = precision.itemsize * output.numel() if output.dtype != precision else 0
+        logits = frozen_head_bytes(largest.scored, vocabulary) + copied
     cast = sum(parameter.numel() for parameter in parameters if parameter.dtype.itemsize > precision.itemsize)
     with in_roles(model, [""]):
         activations = _activations(own_model(model), precision, recipe.machine.gradient_checkpointing)
@@ -150,7 +155,7 @@ def plan_memory(
         # without further parts the gradients begin to exist as the activations are freed
         "gradients": max(0.0, gradients - activation_bytes) if largest.is_only else gradients,
         "activations": activation_bytes,
-        "logits": float(_COPIES_OF_LOGITS[kind] * tile),
+        "logits": float(logits),
     }
     if kind == "cpu":
         training["gaps of the allocator"] = _KEPT_BY_ALLOCATOR * activation_bytes

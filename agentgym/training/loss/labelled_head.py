@@ -16,6 +16,7 @@ import torch
 from agentgym.policy.adapters import own_model
 from agentgym.policy.separate_rows import PER_TOKEN
 from agentgym.policy.token_masks import TokenMasks
+from agentgym.training.loss.frozen_head import frozen_head
 from agentgym.training.loss.shared_prefixes import prefixes_shared
 
 _NO_LABEL = -100
@@ -40,7 +41,7 @@ def project_labelled_only(model: Any, masks: TokenMasks | None = None) -> None:
         if not scored.any():
             scored[0, 0] = True  # adds nothing to the loss, but keeps it connected to the weights
         labels = next_tokens[scored][None]
-        with prefixes_shared(model), _last_hidden_states(own.base_model, scored) as hidden:
+        with prefixes_shared(model), _last_hidden_states(own.base_model, scored) as hidden, frozen_head():
             outputs = fused_forward(*args, fused_lm_head=True, shift_labels=labels, **options)
         if masks is not None:
             masks.apply(own, outputs, hidden[0], scored, labels)
