@@ -38,8 +38,8 @@ def test_scores_and_gradients_are_those_of_trl(weights, bias):
     with frozen_head():
         actual, computed_by = scores(weights, bias=bias)
     assert computed_by == f"{FrozenHead.__name__}Backward"
-    for one, other in zip(actual, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    for computed, of_trl in zip(actual, expected, strict=True):
+        torch.testing.assert_close(computed, of_trl, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("other", [{"trains": True}, {"softcap": 20.0}])
@@ -51,7 +51,7 @@ def test_trl_computes_everything_else(other):
     assert all(torch.equal(*pair) for pair in zip(actual[0], expected, strict=True))
 
 
-def test_in_bfloat16_a_token_of_which_the_model_is_almost_sure_keeps_its_small_gradient():
+def test_in_bfloat16_a_token_of_which_the_model_is_almost_sure_has_its_small_gradient():
     """Its probability, 0.9991, would be rounded to 1."""
     hidden = torch.full((1, 1), 7.0, requires_grad=True)
     weight, target = torch.tensor([[1.0], [0.0]]), torch.tensor([0])

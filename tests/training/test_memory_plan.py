@@ -99,21 +99,20 @@ def test_a_plan_follows_the_recipe(folder):
 
 
 @pytest.mark.parametrize(
-    ("changes", "tokens", "copied", "scored"),
+    ("changes", "is_shared", "tokens", "scored"),
     [
-        ({}, 512 + 4 * 96, 3 * 512, 4 * 96),  # a group, whose prompt is computed once
-        ({"episode": {"max_turns": 2, "max_turn_tokens": 16}}, 512 + 4 * 96, 3 * 512, 4 * 2 * 16),
-        ({"machine": {"gradient_checkpointing": True}}, 512 + 96, 0, 96),
-        ({"train": {"microbatch_tokens": 100}}, 512 + 96, 0, 96),
-        ({"train": {"microbatch_tokens": 10_000}}, 2 * 512 + 8 * 96, 6 * 512, 8 * 96),  # the whole step
+        ({}, True, 512 + 4 * 96, 4 * 96),  # a group, whose prompt is computed once
+        ({"episode": {"max_turns": 2, "max_turn_tokens": 16}}, True, 512 + 4 * 96, 4 * 2 * 16),
+        ({}, False, 512 + 96, 96),
+        ({"train": {"microbatch_tokens": 100}}, True, 512 + 96, 96),
+        ({"train": {"microbatch_tokens": 10_000}}, True, 2 * 512 + 8 * 96, 8 * 96),  # the whole step
     ],
 )
-def test_the_largest_part_of_a_step_is_that_of_the_longest_episodes(folder, changes, tokens, copied, scored):
+def test_the_largest_part_of_a_step_is_that_of_the_longest_episodes(folder, changes, is_shared, tokens, scored):
     changes = {**changes, "train": {"microbatch_tokens": 1200, **changes.get("train", {})}}
     recipe = recipe_of(folder, **changes)
-    is_shared = not recipe.machine.gradient_checkpointing
     part = memory_plan._largest_part(recipe.train, recipe.episode, 512, 1, is_shared=is_shared)
-    assert (part.tokens, part.copied, part.scored) == (tokens, copied, scored)
+    assert (part.tokens, part.scored) == (tokens, scored)
 
 
 def test_sharding_divides_weights_gradients_and_optimiser_by_the_processes(folder):

@@ -139,7 +139,8 @@ def plan_memory(
             further = _shapes_of(PolicySection(path=path))
             always[name] = float(sum(parameter.nbytes for parameter in further.parameters()))
     vocabulary = model.config.get_text_config().vocab_size
-    is_shared = not recipe.machine.sharding and not why_unshared(model)
+    attention = recipe.policy.load_options().attention or "sdpa"
+    is_shared = not recipe.machine.sharding and not why_unshared(model, attention)
     largest = _largest_part(train, recipe.episode, prompt_tokens, processes, is_shared=is_shared)
     logits = _COPIES_OF_LOGITS[kind] * min(largest.scored, TOKEN_CHUNK_SIZE) * min(vocabulary, _VOCABULARY_CHUNK) * 4
     output = own_model(model).get_output_embeddings().weight

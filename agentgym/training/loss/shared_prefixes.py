@@ -41,19 +41,21 @@ _PLAIN_INPUTS = {"input_ids", "attention_mask", "use_cache"}
 Tokens = NDArray[np.int64]
 
 
-def why_unshared(model: Any) -> str | None:
+def why_unshared(model: Any, attention: str | None = None) -> str | None:
     """Return why the prefixes of a model's sequences are not shared, as a clause; None if they are.
 
     Args:
         model: a causal language model of transformers, with or without an adapter.
+        attention: the name of its attention; by default, of that which it has now.
     """
     own = own_model(model)
+    attention = attention or own.config._attn_implementation
     if hasattr(own.config, "vision_config"):
         return "the model reads images"
     if not can_share(own.config):
         return "its layers keep more than the keys and values of all tokens"
-    if own.config._attn_implementation not in _MASKED:
-        return f"{own.config._attn_implementation} attends to no part of a row"
+    if attention not in _MASKED:
+        return f"{attention} takes no mask of which tokens attend to which"
     if "position_ids" not in signature(own.base_model.forward).parameters or getattr(own.config, "alibi", False):
         return "it counts positions itself"
     if getattr(own.config, "output_router_logits", False):
