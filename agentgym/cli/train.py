@@ -51,7 +51,7 @@ def train(
     from agentgym.errors import RecipeError
     from agentgym.evaluation.price import Price, Spending
     from agentgym.policy.account import charged_to
-    from agentgym.storage.run_folder import HOLDS_A_RUN, RunFolder
+    from agentgym.storage.run_folder import RunFolder
     from agentgym.training import Recipe
 
     spending = Spending(Price.parse(price) if price else None, max_cost)
@@ -59,8 +59,9 @@ def train(
     run = RunFolder(folder or Path("runs") / chosen.name)
     is_alone = os.environ.get("WORLD_SIZE", "1") == "1"  # with several processes, a later check reports it once
     # checked before torch is imported, which takes a while
-    if is_alone and run.recipe.is_file() and not (resume or extend):
-        raise RecipeError(HOLDS_A_RUN.format(run.path))
+    may_exist = run.recipe.is_file() and (resume or extend)
+    if is_alone and not may_exist and (message := run.why_not_new()):
+        raise RecipeError(message)
     err().print(f"{chosen.name}: loading the libraries, and checking the recipe.", style="dim", soft_wrap=True)
     limits = [*(["--price", price] if price else []), *(["--max-cost", f"{max_cost:g}"] if max_cost else [])]
     hint = _resume_command(recipe, settings or [], folder, modules or [], limits)

@@ -20,6 +20,11 @@ HOLDS_A_RUN = (
     "--out, or remove it."
 )
 """The error message if a new run would begin in another run's folder."""
+HOLDS_EPISODES = (
+    "{} holds episodes of an evaluation or a rollout, which a run would mix with its own. Give another folder by "
+    "--out, or remove it."
+)
+"""The error message if a run would begin in a folder that `agentgym eval` or `agentgym rollout` wrote."""
 _SIGNS = ("recipe.toml", "ledger.sqlite", "metrics.jsonl", "state.json", "evaluation", "checkpoints")
 
 
@@ -46,6 +51,12 @@ class RunFolder:
         self.state = self.path / "state.json"
         self.spending = self.path / "spending.json"
         self._check_is_free_or_run()
+
+    def why_not_new(self) -> str | None:
+        """Return the error message if no new run may begin here, else None."""
+        if self.recipe.is_file():
+            return HOLDS_A_RUN.format(self.path)
+        return HOLDS_EPISODES.format(self.path) if self.ledger.exists() else None
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -16,7 +16,7 @@ from agentgym.reward.combined import Combined
 from agentgym.reward.contract import Reward
 from agentgym.storage.checkpoints import latest_checkpoint
 from agentgym.storage.ledger import Ledger
-from agentgym.storage.run_folder import HOLDS_A_RUN, RunFolder
+from agentgym.storage.run_folder import RunFolder
 from agentgym.task.task_set import TaskSet
 from agentgym.training.model.models import FINAL, FINAL_ADAPTER
 from agentgym.training.monitoring.callbacks import success_reached_at
@@ -126,11 +126,11 @@ def _rewards(reward: Reward | str | None, task_set: TaskSet) -> Sequence[object]
 def write_or_compare_recipe(run: RunFolder, recipe: Recipe, resume: bool, *, steps_may_differ: bool = False) -> None:
     """Write the resolved recipe into a new folder, or check that the folder to resume has the same recipe."""
     file = run.recipe
-    if not file.is_file():
+    if not (file.is_file() and resume):
+        if message := run.why_not_new():
+            raise RecipeError(message)
         file.write_text(recipe.to_toml(), encoding="utf-8")
         return
-    if not resume:
-        raise RecipeError(HOLDS_A_RUN.format(run.path))
     recorded = Recipe.load_recorded(file)
     # The pool size changes no episode, and older versions had another default for Docker.
     same_pool = recorded.episode.model_copy(update={"pool": recipe.episode.pool})

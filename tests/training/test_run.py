@@ -260,6 +260,14 @@ def test_an_existing_run_is_not_overwritten(finished_run):
         execute(recipe(), finished_run)
 
 
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_run_does_not_begin_among_the_episodes_of_an_evaluation(finished_run, tmp_path, resume):
+    shutil.copy(finished_run / "ledger.sqlite", tmp_path / "ledger.sqlite")
+    with pytest.raises(RecipeError, match=r"holds episodes of an evaluation or a rollout.*--out"):
+        execute(recipe(), tmp_path, resume=resume)
+    assert not (tmp_path / "recipe.toml").exists()
+
+
 def test_a_run_is_not_resumed_with_another_recipe(finished_run):
     with pytest.raises(RecipeError, match="another recipe"):
         execute(recipe(train__optimiser={"learning_rate": 1e-5}), finished_run, resume=True)
