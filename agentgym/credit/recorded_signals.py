@@ -23,19 +23,23 @@ def recorded_signals(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
     _require_one_task(trajectories)
     turn_components = dict.fromkeys(name for t in trajectories for turn in t.turns for name in turn.rewards)
     outcome_components = dict.fromkeys(name for t in trajectories for name in t.outcome)
+    weights, as_counted = _weights(trajectories)
     return {
         "turns": [len(t.turns) for t in trajectories],
         "valid": [t.valid for t in trajectories],
         "truncated": [t.stop_reason is not None and t.stop_reason.truncated for t in trajectories],
         "environment": trajectories[0].task.environment,
-        "weights": {name: weight for t in trajectories for name, weight in t.weights.items()},
+        "weights": weights,
         "outcomes": _outcomes(trajectories),
         "turn_rewards": [t.turn_rewards() for t in trajectories],
         "components": {
-            name: [[turn.rewards.get(name) for turn in t.turns] for t in trajectories] for name in turn_components
+            name: as_counted(name, [[turn.rewards.get(name) for turn in t.turns] for t in trajectories])
+            for name in turn_components
         },
         # An outcome component that only some trajectories have counts as 0 for the others, as in their sums.
-        "outcome_components": {name: [t.outcome.get(name, 0.0) for t in trajectories] for name in outcome_components},
+        "outcome_components": {
+            name: as_counted(name, [t.outcome.get(name, 0.0) for t in trajectories]) for name in outcome_components
+        },
         "tool_turn": [[not turn.void for turn in t.turns] for t in trajectories],
         "stop_reasons": [t.stop_reason for t in trajectories],
         "action_keys": [[_action_key(turn) for turn in t.turns] for t in trajectories],
@@ -45,6 +49,32 @@ def recorded_signals(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
         "lengths": _if_complete(trajectories, lambda turn: len(turn.token_ids) or None),
         "versions": _if_complete(trajectories, lambda turn: turn.policy_version),
     }
+
+
+def _weights(trajectories: Sequence[Trajectory]) -> tuple[dict[str, float], Callable[[str, list[Any]], list[Any]]]:
+    """Return a group's weight of each component, the largest of its trajectories, and a function that scales values.
+
+    A gate or a cap lowers a weight in some trajectories. There the component's values are lowered instead, so that a
+    group's weights and components give each trajectory's rewards. The function takes a component's name, and its value,
+    or those of the turns, for each trajectory.
+    """
+    given = [trajectory.weights for trajectory in trajectories if trajectory.valid] or [
+        {}
+    ]  # a failed one may have none
+    if all(own == given[0] for own in given):
+        return dict(given[0]), lambda name, values: values
+    names = dict.fromkeys(name for own in given for name in own)
+    weights = {name: max((own.get(name, 1.0) for own in given), key=abs) for name in names}
+
+    def as_counted(name: str, values: list[Any]) -> list[Any]:
+        weight = weights.get(name, 1.0)
+        factors = [trajectory.weights.get(name, 1.0) / weight if weight else 1.0 for trajectory in trajectories]
+        return [
+            [None if value is None else factor * value for value in own] if isinstance(own, list) else factor * own
+            for factor, own in zip(factors, values, strict=True)
+        ]
+
+    return weights, as_counted
 
 
 def _require_one_task(trajectories: Sequence[Trajectory]) -> None:

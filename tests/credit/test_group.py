@@ -152,6 +152,23 @@ def test_trajectories_become_a_group():
     assert group.values is None
 
 
+def test_components_give_the_rewards_where_a_gate_or_a_cap_lowers_a_weight():
+    open_gate, shut = {"style": 0.5, "found": 2.0}, {"style": 0.5, "found": 1.0, "success": 0.0}
+    group = Group.from_trajectories(
+        [
+            a_trajectory(a_turn(0, {"found": 3.0}), outcome={"success": 1.0, "style": 1.0}, weights=open_gate),
+            a_trajectory(a_turn(0, {"found": 3.0}), outcome={"success": 1.0, "style": 1.0}, weights=shut),
+            a_trajectory(outcome={}, stop_reason=StopReason.INFRA_ERROR),
+        ]
+    )
+    assert group.weights == {"style": 0.5, "found": 2.0, "success": 1.0}
+    np.testing.assert_array_equal(group.outcomes[:2], [1.5, 0.5])
+    np.testing.assert_array_equal(group.turn_rewards[:2], [[6.0], [3.0]])
+    for total, parts in ((group.outcomes, group.outcome_components), (group.turn_rewards, group.components)):
+        given = sum(group.weights[name] * part for name, part in parts.items())
+        np.testing.assert_array_equal(given[:2], total[:2])
+
+
 def test_a_turn_whose_calls_were_all_broken_is_no_tool_turn():
     broken = Call("", error="That is not JSON.")
     void = Turn(0, Message("assistant", "hm", calls=(broken,)), calls=(broken,))

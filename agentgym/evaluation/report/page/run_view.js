@@ -137,7 +137,9 @@ function reinforcementCharts(run, stage) {
   const titled = (title) => (stage.phase === "train" ? title : `${named(stage)}, ${title.toLowerCase()}`);
   const checked = (name) => ({ name: "validation", points: validation[name] ?? [], colour: 1, dots: true });
   const components = Object.keys(train).filter((name) => name.startsWith("turn_reward/")).slice(0, 4);
-  const movers = Object.keys(train).filter((name) => name.startsWith("moved_by/")).slice(0, 4);
+  const share = (name) => train[name].reduce((sum, [, value]) => sum + value, 0);
+  const movers = Object.keys(train).filter((name) => name.startsWith("moved_by/") && share(name) > 0);
+  movers.sort((first, second) => share(second) - share(first)).splice(4);
   return [
     lineChart({ title: titled("Success"), note: "validation with its 95 % interval", share: true, series: [{ ...checked("success"), band: run.bands[stage.validation] ?? [] }, line("training", train.success, 5)] }),
     lineChart({ title: titled("Reward"), note: "per training episode", series: [line("reward", train.reward, 2)] }),
