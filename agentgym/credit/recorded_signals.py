@@ -58,9 +58,7 @@ def _weights(trajectories: Sequence[Trajectory]) -> tuple[dict[str, float], Call
     group's weights and components give each trajectory's rewards. The function takes a component's name, and its value,
     or those of the turns, for each trajectory.
     """
-    given = [trajectory.weights for trajectory in trajectories if trajectory.valid] or [
-        {}
-    ]  # a failed one may have none
+    given = [trajectory.weights for trajectory in trajectories if trajectory.valid] or [{}]  # failed ones may have none
     if all(own == given[0] for own in given):
         return dict(given[0]), lambda name, values: values
     names = dict.fromkeys(name for own in given for name in own)

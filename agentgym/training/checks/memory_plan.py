@@ -189,7 +189,7 @@ class _Part:
     """The rows of a step that are computed together.
 
     Attributes:
-        tokens: how many are computed, with padding.
+        tokens: how many are computed.
         scored: for how many tokens, the agent's own, logits are computed.
         is_only: whether the step has no other part.
     """

@@ -62,10 +62,11 @@ class RowSizes:
         """Return [rows - begin] how many tokens are computed of row `begin`, of it and the next, and so on."""
         lengths = self.lengths[begin:]
         rows, begins = np.arange(1, len(lengths) + 1), np.diff(self.prompts[begin:], prepend=-1) != 0
-        if self.is_padded:
-            longest = np.maximum.accumulate(lengths, axis=0)
-            return longest[:, :-1].sum(1) * np.cumsum(begins) + longest[:, -1] * rows
-        return np.cumsum(lengths[:, :-1].sum(1) * begins + lengths[:, -1])
+        if not self.is_padded:
+            return np.cumsum(lengths[:, :-1].sum(1) * begins + lengths[:, -1])
+        longest = np.maximum.accumulate(lengths, axis=0)
+        padded: NDArray[np.int64] = longest[:, :-1].sum(1) * np.cumsum(begins) + longest[:, -1] * rows
+        return padded
 
     def order(self) -> NDArray[np.int64]:
         """Return the rows, with those of the same prompt together, and prompts with the longest row first."""
@@ -77,11 +78,11 @@ class RowSizes:
 def parts_of(sizes: RowSizes, max_tokens: int) -> list[np.ndarray]:
     """Split the rows of a batch into few parts with little padding, and with rows that share a prompt together.
 
-    The rows are put in order and cut so that the total cost is least: tokens with padding, plus an overhead per part. A
-    row longer than `max_tokens` becomes a part of its own.
+    The rows are put in order and cut so that the total cost is least: computed tokens, plus an overhead per part. A row
+    longer than `max_tokens` becomes a part of its own.
 
     Args:
-        max_tokens: maximum number of tokens in a part, with padding.
+        max_tokens: maximum number of computed tokens in a part.
     Returns: the row indices of each part, longest rows first.
     """
     return parts_alike([sizes], 0, max_tokens)
