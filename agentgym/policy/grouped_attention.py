@@ -45,11 +45,12 @@ def grouped_attention(
     mask, is_causal = attention_mask, options.get("is_causal")
     if mask is None and (getattr(module, "is_causal", True) if is_causal is None else is_causal):
         mask = torch.ones(tokens, keys, dtype=torch.bool).tril()[None, None]
+    cast_to = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else query.dtype
     attended = scaled_dot_product_attention(
         query.reshape(batch, shared, -1, head_dim),
         key,
         value,
-        attn_mask=None if mask is None else _for_all_heads(mask, heads // shared, query.dtype),
+        attn_mask=None if mask is None else _for_all_heads(mask, heads // shared, cast_to),
         dropout_p=dropout,
         scale=scaling,
     )

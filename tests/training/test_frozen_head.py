@@ -39,7 +39,7 @@ def test_scores_and_gradients_are_those_of_trl(weights, bias):
         actual, computed_by = scores(weights, bias=bias)
     assert computed_by == f"{FrozenHead.__name__}Backward"
     for computed, of_trl in zip(actual, expected, strict=True):
-        torch.testing.assert_close(computed, of_trl, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(computed, of_trl, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("other", [{"trains": True}, {"softcap": 20.0}])

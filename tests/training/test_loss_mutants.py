@@ -103,7 +103,7 @@ MUTANTS = [
     Mutant(PREFIXES, "size, common, new = 0, 0, len(tokens)", "size, common, new = 0, common, len(tokens)", BRANCHES),
     Mutant(PREFIXES, "np.arange(ids.shape[1]) - own.argmax(1)[:, None]", "np.arange(ids.shape[1])[None]", STATES),
     Mutant(PREFIXES, "common = _common(before, tokens)", "common = 0", ONCE),
-    Mutant(PREFIXES, "2 * size * new > (common", "2 * size * new > (10**9 + common", LARGE),
+    Mutant(PREFIXES, "is_wasteful and common <= MIN_SAVED", "False", LARGE),
     Mutant(CONTRACT, "sums = (values * self.own).sum(1)", "sums = values.sum(1)", OBJECTIVES),
     Mutant(CONTRACT, "return moved.exp() * k3(self.reference_gaps())", "return k3(self.reference_gaps())", OBJECTIVES),
     Mutant(CONTRACT, "log_ratio.exp() - 1 - log_ratio", "log_ratio.exp() - 1 + log_ratio", OBJECTIVES),

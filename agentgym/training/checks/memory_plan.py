@@ -145,8 +145,7 @@ def plan_memory(
     logits = _COPIES_OF_LOGITS[kind] * min(largest.scored, TOKEN_CHUNK_SIZE) * min(vocabulary, _VOCABULARY_CHUNK) * 4
     output = own_model(model).get_output_embeddings().weight
     if kind == "cpu" and not output.requires_grad:
-        copied = precision.itemsize * output.numel() if output.dtype != precision else 0
-        logits = frozen_head_bytes(largest.scored, vocabulary) + copied
+        logits = frozen_head_bytes(largest.scored, vocabulary)
     cast = sum(parameter.numel() for parameter in parameters if parameter.dtype.itemsize > precision.itemsize)
     with in_roles(model, [""]):
         activations = _activations(own_model(model), precision, recipe.machine.gradient_checkpointing)

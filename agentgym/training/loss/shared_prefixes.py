@@ -54,6 +54,8 @@ def why_unshared(model: Any, attention: str | None = None) -> str | None:
         return "the model reads images"
     if not can_share(own.config):
         return "its layers keep more than the keys and values of all tokens"
+    if "local" in getattr(own.config, "attention_layers", ()):
+        return "some of its layers attend to the nearest tokens of a row"
     if attention not in _MASKED:
         return f"{attention} takes no mask of which tokens attend to which"
     if "position_ids" not in signature(own.base_model.forward).parameters or getattr(own.config, "alibi", False):
@@ -108,7 +110,6 @@ class SharedPrefixes:
 
     Attributes:
         passes: the tokens, [n], of each forward pass. positions: [n] the place of each in its sequence, from 0.
-        masks: [n, n] of each pass: whether a token, first, attends to another.
     """
 
     def __init__(self, sequences: Sequence[Tokens]) -> None:
@@ -120,7 +121,8 @@ class SharedPrefixes:
             common = _common(before, tokens)
             new = len(tokens) - common
             # what is discarded: each of the new tokens with each of the others, and the reverse
-            if not pieces or 2 * size * new > (common + _COST_OF_A_PASS) * _KEYS_OF_A_TOKEN:
+            is_wasteful = 2 * size * new > (common + _COST_OF_A_PASS) * _KEYS_OF_A_TOKEN
+            if not pieces or (is_wasteful and common <= MIN_SAVED):  # little is computed again
                 pieces.append([])
                 size, common, new = 0, 0, len(tokens)
             path = np.concatenate([path[:common], np.arange(total, total + new)])
@@ -132,7 +134,12 @@ class SharedPrefixes:
             np.concatenate([np.arange(len(path) - len(tokens), len(path)) for tokens, path in of_pass])
             for of_pass in pieces
         ]
-        self.masks = [_mask(of_pass) for of_pass in pieces]
+        self._pieces = pieces
+
+    @property
+    def masks(self) -> Iterator[NDArray[np.bool_]]:
+        """Yield [n, n] of each pass: whether a token, first, attends to another."""
+        return map(_mask, self._pieces)
 
     @property
     def size(self) -> int:
