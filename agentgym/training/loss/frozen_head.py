@@ -113,7 +113,8 @@ class _Head:
         outputs: tuple[str, ...],
     ) -> Any:
         """Return log-probabilities, entropies and, from TRL, further values, as TRL's function does."""
-        trains = torch.is_grad_enabled() and (weight.requires_grad or (bias is not None and bias.requires_grad))
+        # also without gradients, so that a policy and its reference are computed alike
+        trains = weight.requires_grad or (bias is not None and bias.requires_grad)
         if (
             hidden.device.type != "cpu"
             or trains
