@@ -21,7 +21,7 @@ def load_bird(
     environment: str = ENVIRONMENT,
     transpile: str | None = None,
     check_golds: bool = True,
-    schema: Literal["columns", "statements"] = "columns",
+    schema: Literal["columns", "statements", "none"] = "columns",
 ) -> TaskSet:
     """The questions of a BIRD folder as tasks of a text-to-SQL environment, held out by default.
 

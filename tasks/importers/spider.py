@@ -23,7 +23,7 @@ def load_spider(
     environment: str = ENVIRONMENT,
     transpile: str | None = None,
     check_golds: bool = True,
-    schema: Literal["columns", "statements"] = "columns",
+    schema: Literal["columns", "statements", "none"] = "columns",
 ) -> TaskSet:
     """The questions of a Spider folder as tasks of a text-to-SQL environment, held out by default.
 
@@ -43,7 +43,8 @@ def load_spider(
         check_golds: run every gold query. A warning names those that fail or return no rows; their tasks are left out
             of the split train.
         schema: what the prompt shows of a database: its tables with their `columns`, or the `statements` that create
-            them, with types and keys; the agent then has no tools that list tables and columns. SQLite only.
+            them, with types and keys; the agent then has no tools that list tables and columns. SQLite only. With
+            `none` the agent learns of the tables by its tools alone.
     Raises: TaskError naming the file, the item and its fault.
     Success is stricter than the published metric, which the reward `sql_official` computes.
     Source: Yu et al. 2018, arXiv:1809.08887; test suites: Zhong et al. 2020, arXiv:2010.02840.

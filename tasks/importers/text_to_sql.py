@@ -11,7 +11,8 @@ from agentgym import Call, Message, Split, Task, TaskError, TaskSet
 from .gold_queries import names_in, transpiled, without_bad_golds
 
 ENVIRONMENT = "agentgym/sql-query-v1"
-STATEMENTS = "statements"
+SCHEMAS: dict[str, bool | str] = {"columns": True, "statements": "statements", "none": False}
+"""Values of the importers' `schema`, and the `show_schema` of their tasks."""
 SUFFIXES = (".sqlite", ".db", ".sqlite3")
 HARDNESS = {"easy": 1.0, "simple": 1.0, "medium": 2.0, "moderate": 2.0, "hard": 3.0, "challenging": 3.0, "extra": 4.0}
 
@@ -84,13 +85,14 @@ def question(
     """Return a task: a question about a database, with its gold query.
 
     Args:
-        schema: what the prompt shows of the database: `columns` or `statements`.
+        schema: what the prompt shows of the database: the tables' `columns`, the `statements` that create them, or
+            `none`, with which the agent asks by the tools `tables` and `describe`.
         transpile: dialect into which the gold query is translated.
         suite: further databases of the same schema, on which the query must be right too.
     Raises: TaskError for another `schema`.
     """
-    if schema not in ("columns", STATEMENTS):
-        raise TaskError(f"schema = {schema!r} is not one of columns, {STATEMENTS}.")
+    if schema not in SCHEMAS:
+        raise TaskError(f"schema = {schema!r} is not one of {', '.join(SCHEMAS)}.")
     truth: dict[str, Any] = {"sql": transpiled(gold, transpile, names_in(database)) if transpile else gold}
     if suite:
         truth["suite"] = [{"database": str(Path(path).resolve())} for path in suite]
@@ -98,7 +100,7 @@ def question(
         id=task_id,
         environment=environment,
         prompt=prompt,
-        parameters={"database": str(database.resolve()), "show_schema": STATEMENTS if schema == STATEMENTS else True},
+        parameters={"database": str(database.resolve()), "show_schema": SCHEMAS[schema]},
         truth=truth,
         split=split,
         tags=tuple(tag for tag in (set_name, name, hardness) if tag),

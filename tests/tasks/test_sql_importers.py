@@ -54,9 +54,10 @@ def test_further_databases_of_a_spider_folder_are_its_test_suite(tmp_path):
     assert task.prompt == "How many?"
     assert [Path(parameters["database"]).name for parameters in task.truth["suite"]] == ["pets_v1.sqlite"]
     assert task.parameters["show_schema"] is True
-    (task,) = load("importers", "spider")(tmp_path, schema="statements")["held_out"]
-    assert task.parameters["show_schema"] == "statements"
-    with pytest.raises(TaskError, match="schema = 'table' is not one of columns, statements"):
+    for schema, parameter in (("statements", "statements"), ("none", False)):
+        (task,) = load("importers", "spider")(tmp_path, schema=schema)["held_out"]
+        assert task.parameters["show_schema"] == parameter
+    with pytest.raises(TaskError, match="schema = 'table' is not one of columns, statements, none"):
         load("importers", "spider")(tmp_path, schema="table")
 
 

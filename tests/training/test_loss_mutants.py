@@ -20,6 +20,8 @@ STATES, BRANCHES, ONCE, LARGE, SHARED = (
         "test_the_gradient_is_that_of_the_formulas[dr_grpo-False-10000]",
     )
 )
+HEAD, OF_HEAD = "training/loss/frozen_head.py", "training/test_frozen_head.py"
+TRIMMED = "training/test_microbatches.py::test_some_rows_of_a_batch_lose_the_columns_that_are_padding_in_them"
 GRADIENT = "training/test_policy_gradient.py::test_every_objective_has_the_gradient_of_its_formula_with_every_estimator"
 TURNS, TERMS, OBJECTIVES = "training/test_turn_grpo.py", "training/test_terms.py", "training/test_objectives.py"
 SPLIT, FAILED, HOOK = (f"training/test_{name}.py" for name in ("microbatches", "failure_masks", "logit_hook_training"))
@@ -42,7 +44,9 @@ MUTANTS = [
     ),
     Mutant(BATCHES, '("cispo", "dapo", "vespo")', '("cispo", "vespo")', SPLIT),
     Mutant(BATCHES, "weights=token_counts[known]", "weights=None", SPLIT),
-    Mutant(BATCHES, "part[name][:, -longest_prompt:]", "part[name][:, :longest_prompt]", f"{GRADIENT}[dr_grpo]"),
+    Mutant(BATCHES, "part[name][:, -longest_prompt:]", "part[name][:, :longest_prompt]", TRIMMED),
+    Mutant(BATCHES, "part[name][:, :longest_completion]", "part[name]", TRIMMED),
+    Mutant(BATCHES, " and name not in _BY_GROUP", "", TRIMMED),
     Mutant(
         BATCHES,
         'batch["completion_mask"] * batch.get("tool_mask", 1)',
@@ -62,6 +66,17 @@ MUTANTS = [
     Mutant(BATCHES, 'advantages=batch["advantages"] * ratio', 'advantages=batch["advantages"]', TURNS),
     Mutant(BATCHES, "masked.append(np.where(is_masked, 0.0, advantages))", "masked.append(advantages)", FAILED),
     Mutant(BATCHES, "masked.append(np.zeros_like(advantages))", "masked.append(advantages)", FAILED),
+    Mutant(HEAD, "torch.full_like(chosen, -1,", "torch.full_like(chosen, -2,", OF_HEAD),
+    Mutant(HEAD, "slopes.mul_(-scale)", "slopes.mul_(-1)", OF_HEAD),
+    Mutant(HEAD, "of_all.add_(entropies[rows, None]).mul_", "of_all.mul_", OF_HEAD),
+    Mutant(HEAD, "(-ctx.scale * of_entropies", "(-of_entropies", OF_HEAD),
+    Mutant(HEAD, "total[rows] += tile", "total[rows] = tile", OF_HEAD),
+    Mutant(HEAD, "slopes[rows] = tile", "slopes[:len(probabilities)] = tile", OF_HEAD),
+    Mutant(HEAD, "logits += self._bias", "pass", OF_HEAD),
+    Mutant(HEAD, "logit_scale / temperature", "logit_scale", OF_HEAD),
+    Mutant(HEAD, "            or trains\n", "", OF_HEAD),
+    Mutant(HEAD, "            or softcap is not None\n", "", OF_HEAD),
+    Mutant(HEAD, "utils._ChunkedLogProbFunction = _OF_TRL", "pass", OF_HEAD),
     Mutant(LOSS, "losses.mean() / self._accumulated_batches", "losses.mean()", OBJECTIVES),
     Mutant(LOSS, "share = part.share * objective_share(self._terms, self._progress())", "share = part.share", TERMS),
     Mutant(LOSS, "share = len(rows) / others.count", "share = 1 / others.count", f"{GRADIENT}[grao]"),

@@ -13,7 +13,7 @@ from tiny_trainers import gradients, rows, trainer_of
 from transformers import Gemma2Config, Gemma2ForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
-from agentgym.training.loss.grpo_batches import of_the_batch
+from agentgym.training.loss.grpo_batches import of_the_batch, trimmed
 from agentgym.training.loss.labelled_head import own_forward_restored, project_labelled_only
 from agentgym.training.loss.microbatches import RowSizes, parts_alike, parts_of, slices_of
 
@@ -45,6 +45,28 @@ def test_parts_have_as_many_rows_in_every_process(lengths, budget, random):
         assert [len(part) for part in parts] == [len(part) for part in shared_out[0]]
         for part in parts:
             assert len(part) == 1 or lengths_here[part].max(axis=0).sum() * len(part) <= budget
+
+
+def test_some_rows_of_a_batch_lose_the_columns_that_are_padding_in_them():
+    """Prompts are padded on the left, completions on the right."""
+    prompts, completions = [[0, 0, 1], [0, 2, 3], [4, 5, 6]], [[7, 0], [8, 0], [9, 9]]
+    batch = {
+        "prompt_ids": torch.tensor(prompts),
+        "prompt_mask": (torch.tensor(prompts) > 0).long(),
+        "completion_ids": torch.tensor(completions),
+        "completion_mask": (torch.tensor(completions) > 0).long(),
+        "advantages": torch.tensor([0.1, 0.2, 0.3]),
+        "group_returns": torch.tensor([[1.0, 0.0]] * 3),  # as wide as the completions
+        "images": ["a", "b", "c"],
+        "num_items_in_batch": 4,
+    }
+    part = trimmed(batch, np.array([1, 0]))
+    assert part["prompt_ids"].tolist() == [[2, 3], [0, 1]]
+    assert part["prompt_mask"].tolist() == [[1, 1], [0, 1]]
+    assert part["completion_ids"].tolist() == [[8], [7]]
+    assert part["group_returns"].shape == (2, 2)
+    assert part["advantages"].tolist() == pytest.approx([0.2, 0.1])
+    assert (part["images"], part["num_items_in_batch"]) == (["b", "a"], 4)
 
 
 def test_rows_of_like_length_stand_together():
