@@ -86,6 +86,7 @@ TRUTHS: dict[str, list[Any]] = {
     "tag_format": [{}],
     "tau": [{"state": "a digest", "outputs": ["5"]}],
     "tool_call_match": [{"calls": [{"name": "answer", "arguments": {"text": 5}}]}],
+    "tried_query": [{}],
     "worked_solution": [{"answer": "5"}],
 }
 """The truths with which each judge is tried."""

@@ -26,6 +26,7 @@ from agentgym.rewards.sql_ngrams import SqlNgrams, tokens
 from agentgym.rewards.sql_schema_linking import SqlSchemaLinking
 from agentgym.rewards.sql_state import SqlState, same_answers
 from agentgym.rewards.sql_syntax import SqlSyntax
+from agentgym.rewards.tried_query import TriedQuery
 
 IN_PROCESS = "agentgym/sql-inprocess-v1"
 GOLD = "SELECT title FROM books WHERE pages > 400"
@@ -189,6 +190,27 @@ def test_exploration_is_paid_once_for_what_the_answer_needs(task):
     paid = [SqlExploration().turn(turn, episode)["exploration"] for turn in episode.turns]
     assert paid == pytest.approx([1 / 3, 2 / 3, 0, 0, 0, 0])
     assert sum(paid) <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("tried", "sql", "paid"),
+    [
+        ([("SELECT 1", True)], "SELECT  1;\n", 1.0),
+        ([("SELECT 1", True), ("SELECT 2", True)], "SELECT 1", 1.0),
+        ([("SELECT 1", False)], "SELECT 1", 0.0),
+        ([("SELECT 2", True)], "SELECT 1", 0.0),
+        ([], "SELECT 1", 0.0),
+    ],
+)
+def test_a_query_is_tried_where_it_has_run_in_an_earlier_turn(task, tried, sql, paid):
+    assert TriedQuery().outcome(submission(task, sql, tried=tried)) == {"tried": paid}
+
+
+def test_a_query_that_runs_beside_its_submission_is_not_tried(task):
+    last = submission(task, "SELECT 1").turns[0]
+    query, result = submission(task, "SELECT 1", tried=[("SELECT 1", True)]).turns[0], last.results
+    beside = replace(last, calls=[*query.calls, *last.calls], results=[*query.results, *result])
+    assert TriedQuery().outcome(replace(submission(task, "SELECT 1"), turns=[beside])) == {"tried": 0.0}
 
 
 async def test_partial_rewards_together_stay_below_a_right_query(task):
