@@ -180,6 +180,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         """Compute the loss in parts. Log as guard/drift how far recomputed log-probabilities are from sampled ones."""
+        return_freed_memory()  # what sampling has freed
         gaps: list[torch.Tensor] = []
         number = self._step // self.args.steps_per_generation % self.num_iterations
         update = BatchPass(inputs, number, lambda batch: self._scores(model, batch)[0])

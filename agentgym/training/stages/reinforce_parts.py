@@ -180,11 +180,11 @@ class Validation(TrainingPart):
         return metrics
 
     def _note(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Tell the guard of a validation, and keep the model if no earlier one was as good."""
+        """Tell the guard of a validation, and keep the model if no earlier one was better."""
         self._guard.note_validation(step, metrics)
         success, checkpoints = metrics.get("success"), self._context.folder.checkpoints
         best = best_validation(checkpoints)
-        if success is None or (best is not None and success <= best[1]):
+        if success is None or (best is not None and success < best[1]):
             return
         result = {RESULT: json.dumps({"step": step, "success": success})}
         save_model(self._learner.full_model, self._learner.processing_class, checkpoints / BEST, result)
