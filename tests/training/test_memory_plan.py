@@ -65,6 +65,16 @@ def test_activations_are_those_that_autograd_keeps_of_the_real_model(folder):
     )  # the mask apart; one of three layers again, as backward's scratch
 
 
+def test_frozen_weights_are_planned_in_the_dtype_in_which_they_are_loaded(folder, tmp_path):
+    """On a processor that is float32, whatever the checkpoint has; on a GPU it is the checkpoint's."""
+    AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).save_pretrained(tmp_path)
+    recipe = recipe_of(tmp_path, policy={"lora": {"rank": 1}})
+    on_cpu, on_gpu = (
+        plan_memory(recipe, device=device, available=1e12).always["weights"] for device in ("cpu", "cuda")
+    )
+    assert on_cpu == pytest.approx(2 * on_gpu, rel=0.05), "apart from the adapter"
+
+
 def test_a_plan_follows_the_recipe(folder):
     plain = plan_of(folder, train={"microbatch_tokens": 1000})
     size = sum(parameter.nbytes for parameter in AutoModelForCausalLM.from_pretrained(folder).parameters())

@@ -23,6 +23,7 @@ from trl.kernels.chunked_logprob import TOKEN_CHUNK_SIZE
 from agentgym.errors import PolicyError, RecipeError
 from agentgym.policy.adapters import new_adapter, own_model
 from agentgym.policy.checkpoint import load_configuration
+from agentgym.policy.device import dtype_of
 from agentgym.policy.merged_copy import MergedCopy, can_copy
 from agentgym.policy.policy_section import PolicySection
 from agentgym.policy.role_adapters import in_roles
@@ -111,7 +112,7 @@ def plan_memory(
     section, train = recipe.policy, recipe.train
     device = device or recipe.machine.torch_device
     kind = "cpu" if device == "cpu" else "cuda"
-    model = _shapes_of(section)
+    model = _shapes_of(section, device)
     precision = getattr(torch, train.autocast(device) or "float32")
     named = list(model.named_parameters())
     parameters = [parameter for _, parameter in named]
@@ -136,7 +137,7 @@ def plan_memory(
         always["whole copy, of the first process"] = weight_bytes
     for part in used_parts(train):
         for name, path in part.further_models().items():
-            further = _shapes_of(PolicySection(path=path))
+            further = _shapes_of(PolicySection(path=path), device)
             always[name] = float(sum(parameter.nbytes for parameter in further.parameters()))
     vocabulary = model.config.get_text_config().vocab_size
     attention = recipe.policy.load_options().attention or "sdpa"
@@ -267,7 +268,7 @@ def memory_note(recipe: Recipe, processes: int = 1) -> tuple[str, bool] | None:
 
 def count_parameters(section: PolicySection) -> int:
     """Return how many parameters the model of [policy] has, without its adapter. Raises: PolicyError."""
-    model = _shapes_of(section.model_copy(update={"lora": None}))
+    model = _shapes_of(section.model_copy(update={"lora": None}), "cpu")
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -279,8 +280,12 @@ def available_bytes(device: str) -> float:
     return float(free)
 
 
-def _shapes_of(section: PolicySection) -> Any:
-    """Return the model of [policy] on the meta device, in training mode, with its adapter if there is one."""
+def _shapes_of(section: PolicySection, device: str) -> Any:
+    """Return the model of [policy] on the meta device, in training mode, with its adapter if there is one.
+
+    Args:
+        device: decides in which dtype the weights are loaded.
+    """
     options = section.load_options()
     source = checkpoint_in(Path(str(section.path))) or str(section.path)
     if section.tiny is not None:
@@ -289,9 +294,11 @@ def _shapes_of(section: PolicySection) -> Any:
     else:
         configuration = load_configuration(source, options)
     model_class = AutoModelForImageTextToText if hasattr(configuration, "vision_config") else AutoModelForCausalLM
-    dtype = configuration.dtype if options.dtype == "auto" else getattr(torch, options.dtype)
+    dtype = dtype_of(options.dtype, device)
+    if dtype == "auto":
+        dtype = configuration.dtype or torch.float32
     with _fused_attention(), torch.device("meta"):
-        model = model_class.from_config(configuration, dtype=dtype or torch.float32, attn_implementation=_FUSED)
+        model = model_class.from_config(configuration, dtype=dtype, attn_implementation=_FUSED)
         if section.lora is not None:
             model = new_adapter(model, section.lora, base=str(source), seed=0)
     return model.train()
