@@ -1,17 +1,18 @@
-"""How long the viewer takes with a run of 100,000 episodes and an episode of 200 turns, in a real Chromium.
+"""How long the viewer takes with a run of 100,000 episodes, an episode of 200 turns and 200 runs, in a real Chromium.
 
-    python benchmarks/viewer.py [--episodes 100000] [--turns 200] [--keep FOLDER] [--old]
+    python benchmarks/viewer.py [--episodes 100000] [--turns 200] [--runs 200] [--keep FOLDER] [--old] [--quick]
 
-The ledger is written by the same code as in training, with made-up episodes of 3 turns. Every figure is the median of
-several fresh pages; "cold" is the first answer of a server that has just started. Needs Chromium, and playwright.
+The ledger is written by the same code as in training, with made-up episodes of 3 turns. The runs of the table have 400
+logged steps, two evaluations of 100 tasks and 64 episodes each. Every figure is the median of several fresh pages;
+"cold" is the first answer of a server that has just started. Needs Chromium, and playwright.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import os
-import random
 import shutil
 import statistics
 import subprocess
@@ -24,19 +25,28 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from viewer_runs import build, build_runs
 
-from agentgym import Task, Trajectory, Turn
-from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
-from agentgym.storage.ledger import Ledger
 from agentgym.storage.reader import LedgerReader
-from agentgym.storage.run_folder import RunFolder
 from agentgym.storage.summary import TABLE
+from agentgym.viewer.application import Viewer
 from agentgym.viewer.opened_run import OpenedRun
 from agentgym.viewer.serving import listen
 
 REPEATS = 5
-LIST_LIMIT_S, EPISODE_LIMIT_S = 1.0, 0.5
-SYSTEM = Message("system", "Answer with the bare value, found by SQL. " + "Tools are described at length. " * 40)
+LIST_LIMIT_S, EPISODE_LIMIT_S, FILTER_LIMIT_S = 1.0, 0.5, 0.2
+CHANGE = """async ([control, text, body]) => {
+  const element = document.querySelector(control), shown = () => document.querySelector(body).textContent;
+  const [before, begun] = [shown(), performance.now()];
+  if (text === null) element.click();
+  else { element.value = text; element.dispatchEvent(new Event("input")); }
+  while (shown() === before) await new Promise(requestAnimationFrame);
+  await new Promise(requestAnimationFrame);
+  return (performance.now() - begun) / 1000;
+}"""
+"""Operate a control of the page, and return the seconds until its table has changed and is drawn."""
+Rows = list[tuple[str, float, float | None]]
+"""What was measured, its seconds, and its limit."""
 
 
 def main() -> int:
@@ -44,9 +54,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--episodes", type=int, default=100_000)
     parser.add_argument("--turns", type=int, default=200)
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--quick", action="store_true", help="measure 50 episodes, 5 turns and 3 runs")
     parser.add_argument("--keep", type=Path, help="where the run is, or is made and kept")
     parser.add_argument("--old", action="store_true", help="measure also a ledger without summaries (a minute)")
     options = parser.parse_args()
+    if options.quick:
+        options.episodes, options.turns, options.runs = 50, 5, 3
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.keep or Path(scratch) / "large"
         if not (folder / "ledger.sqlite").is_file():
@@ -55,67 +69,79 @@ def main() -> int:
             print(f"wrote {options.episodes:,} episodes in {time.perf_counter() - started:.0f} s")
         size = (folder / "ledger.sqlite").stat().st_size
         print(f"ledger of {size / 2**20:,.0f} MiB")
-        missed = in_a_browser(folder, options)
+        missed = printed(episodes_in_a_browser(folder, options))
+        asyncio.run(build_runs(Path(scratch) / "runs", options.runs))
+        missed |= printed(runs_in_a_browser(Path(scratch) / "runs", options))
         if options.old:
             old(folder, Path(scratch) / "old")
     return int(missed)
 
 
-async def build(path: Path, episodes: int, turns: int) -> None:
-    """Write a run folder with so many short episodes, and one of so many turns."""
-    rng, folder = random.Random(5), RunFolder(path).create()
-    folder.recipe.write_text('name = "large"\n[tasks]\nset = "sql/store-v1"\n[train]\nsteps = 400\n')
-    with closing(Ledger(folder.ledger)) as ledger:
-        await ledger.finish(episode(rng, "long", "train/long", 0, turns))
-        for first in range(0, episodes - 1, 512):
-            runs = (
-                episode(rng, f"train-{n // 256:06d}", f"train/{n // 8 % 1999:04d}", n, 3)
-                for n in range(first, min(first + 512, episodes - 1))
-            )
-            await asyncio.gather(*map(ledger.finish, runs))
+def chromium_of(playwright: Any) -> Any:
+    """Start the installed Chromium."""
+    chromium = os.environ.get("AGENTGYM_CHROMIUM") or shutil.which("chromium")
+    return playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
 
 
-def episode(rng: random.Random, run: str, name: str, sample: int, turns: int) -> Trajectory:
-    """A made-up episode: queries, some of which fail, and an answer."""
-    task = Task(name, "agentgym/sql-v1", f"How much did customer {name} spend?", truth="7", tags=("spend",))
-    trajectory = Trajectory(
-        f"{run}/{name}#{sample}",
-        task,
-        sample,
-        opening=(SYSTEM, *task.opening()),
-        prompt_ids=list(range(300)),
-        weights={"evidence": 0.3},
-        duration_s=rng.uniform(0.3, 2),
-        stop_reason=StopReason.ANSWERED,
-    )
-    for index in range(turns):
-        bad = rng.random() < 0.1
-        call = Call("query", {"sql": f"SELECT total, placed FROM orders WHERE customer = {rng.random()} LIMIT 20"})
-        rows = "\n".join(f"{rng.randint(0, 9999)}\t2031-0{rng.randint(1, 9)}-11" for _ in range(12))
-        text = "SQLite: no such column: totl" if bad else rows
-        result = Result(text, ResultStatus.TOOL_ERROR if bad else ResultStatus.OK, "query")
-        message = Message("assistant", "I look at the orders first, then add them up.", (call,))
-        trajectory.turns.append(
-            Turn(
-                index,
-                message,
-                (call,),
-                (result,),
-                token_ids=list(range(40)),
-                logprobs=[-0.1] * 40,
-                observation_ids=list(range(90)),
-                rewards={"evidence": 1.0},
-            )
-        )
-    trajectory.outcome = {"success": float(rng.random() < 0.6)}
-    return trajectory
-
-
-def in_a_browser(folder: Path, options: argparse.Namespace) -> bool:
-    """Measure the list and the long episode. Returns whether a limit was missed."""
+def runs_in_a_browser(folder: Path, options: argparse.Namespace) -> Rows:
+    """Measure the table of runs with three servers that have just started."""
     from playwright.sync_api import sync_playwright
 
-    chromium = os.environ.get("AGENTGYM_CHROMIUM") or shutil.which("chromium")
+    measured = []
+    with sync_playwright() as playwright, closing(chromium_of(playwright)) as browser:
+        for _ in range(3):
+            server, address = started(folder)
+            try:
+                page = browser.new_page()
+                measured.append(table_of_runs(page, address, options.runs))
+                page.close()
+            finally:
+                server.terminate()
+                server.wait()
+    names = (
+        (f"table of {options.runs} runs, in the browser, cold", LIST_LIMIT_S),
+        ("  until every run's figures are in it", None),
+        ("  the same page again", LIST_LIMIT_S),
+        ("  filtered by a text", FILTER_LIMIT_S),
+        ("  sorted by name", FILTER_LIMIT_S),
+        ("  the server's answer, of all runs", None),
+    )
+    medians = map(statistics.median, zip(*measured, strict=True))
+    rows = [(name, seconds, limit) for (name, limit), seconds in zip(names, medians, strict=True)]
+    cold, later = cpu_of_runs(folder)
+    return [*rows, ("  CPU of reading all runs", cold, None), ("  CPU of the server's answer after that", later, None)]
+
+
+def table_of_runs(page: Any, address: str, runs: int) -> list[float]:
+    """Return the seconds of the first page, of all its figures, of a later page, a filter, a sort and an answer."""
+
+    def load() -> None:
+        page.goto(address)
+        page.locator("table.runs tbody tr").nth(runs - 1).wait_for()
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+
+    def reload() -> None:
+        page.goto("about:blank")
+        load()
+
+    body, texts = "table.runs tbody", itertools.cycle(("2", ""))
+    begun = time.perf_counter()
+    first = timed(load)
+    while page.locator("table.runs tr.broken").count():
+        page.wait_for_timeout(20)
+    complete = time.perf_counter() - begun
+    later = repeated(lambda: timed(reload))
+    sorting = repeated(lambda: page.evaluate(CHANGE, ["table.runs th:nth-child(2) button", None, body]))
+    filtering = repeated(lambda: page.evaluate(CHANGE, ["input[type=search]", next(texts), body]))
+    with closing(httpx.Client(base_url=address, trust_env=False)) as client:
+        answer = repeated(lambda: timed(lambda: client.get("/api/runs").raise_for_status()))
+    return [first, complete, later, filtering, sorting, answer]
+
+
+def episodes_in_a_browser(folder: Path, options: argparse.Namespace) -> Rows:
+    """Measure the list and the long episode."""
+    from playwright.sync_api import sync_playwright
+
     long = "long%2Ftrain%2Flong%230"
     listing = f"#/run/{folder.name}/episodes"
     busy: list[float] = []  # CPU seconds of the page's main thread
@@ -123,7 +149,7 @@ def in_a_browser(folder: Path, options: argparse.Namespace) -> bool:
     try:
         with closing(httpx.Client(base_url=address, trust_env=False)) as client, sync_playwright() as playwright:
             cold = timed(lambda: client.get(f"/api/runs/{folder.name}/episodes").raise_for_status())
-            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            browser = chromium_of(playwright)
 
             def opened(path: str, sign: str, count: int, from_list: bool = False) -> float:
                 page = browser.new_page()
@@ -158,27 +184,47 @@ def in_a_browser(folder: Path, options: argparse.Namespace) -> bool:
             fresh = repeated(lambda: opened(there, turn, options.turns))
             busy.clear()
             seconds = repeated(lambda: opened(there, turn, options.turns, from_list=True))
+            page = browser.new_page()
+            page.goto(f"{address}/{listing}")
+            page.locator("tr.active").wait_for()
+            body = "table.episodes tbody"
+
+            def changed(control: str, texts: tuple[str | None, ...] = (None,)) -> float:
+                inputs = itertools.cycle(texts)
+                return repeated(lambda: page.evaluate(CHANGE, [control, next(inputs), body]))
+
+            ordered = changed("table.episodes th:nth-child(4) button")
+            choices = itertools.cycle((".choices button:nth-child(3)", ".choices button:nth-child(2)"))
+            filtered = repeated(lambda: page.evaluate(CHANGE, [next(choices), None, body]))
+            searched = changed("input[type=search]", ("train/00", ""))
             browser.close()
     finally:
         server.terminate()
         server.wait()
-    rows: list[tuple[str, float, float | None]] = [
+    return [
         (f"list of {options.episodes:,} episodes, in the browser", listed, LIST_LIMIT_S),
         ("  of it CPU of the page's main thread", listing_busy, None),
         ("  CPU of the server's answer, cold", cpu_of(folder, first=True), None),
         ("  CPU of the server's answer, the same list again", cpu_of(folder), None),
         ("  the server's first answer, cold", cold, None),
         ("  the server's answer", answer, None),
-        ("  filtered by outcome and failure, sorted by reward", narrowed, None),
+        ("  the server's answer, filtered by outcome and failure, sorted", narrowed, None),
+        ("  filtered by outcome, in the browser", filtered, FILTER_LIMIT_S),
+        ("  filtered by a text that is typed", searched, FILTER_LIMIT_S),
+        ("  sorted by reward", ordered, FILTER_LIMIT_S),
         (f"episode of {options.turns} turns, from the list to its last turn", seconds, EPISODE_LIMIT_S),
         ("  of it CPU of the page's main thread", statistics.median(busy), None),
         ("  by its address in a fresh page", fresh, None),
         ("  the server's answer", read, None),
     ]
+
+
+def printed(rows: Rows) -> bool:
+    """Print what was measured. Returns whether a limit was missed."""
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processor(s)")
     for name, took, limit in rows:
-        verdict = "" if limit is None else f"   (must be < {limit} s: {'yes' if took < limit else 'MISSED'})"
-        print(f"{name:<58}{1000 * took:>8.0f} ms{verdict}")
+        verdict = "" if limit is None else f"   (must be < {limit:g} s: {'yes' if took < limit else 'MISSED'})"
+        print(f"{name:<62}{1000 * took:>8.0f} ms{verdict}")
     return any(limit is not None and took >= limit for _, took, limit in rows)
 
 
@@ -191,6 +237,19 @@ def cpu_of(folder: Path, first: bool = False) -> float:
         took = time.process_time() - begun
     run.close()
     return took
+
+
+def cpu_of_runs(folder: Path) -> tuple[float, float]:
+    """Return the CPU seconds of the answers until all runs are read, and of one answer after that."""
+    viewer = Viewer([folder])
+    begun = time.process_time()
+    while any("unread" in run for run in viewer.summaries()):
+        pass
+    read = time.process_time()
+    viewer.summaries()
+    took = time.process_time() - read
+    viewer.close()
+    return read - begun, took
 
 
 def old(folder: Path, copy: Path) -> None:

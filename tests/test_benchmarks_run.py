@@ -34,7 +34,7 @@ LONG = {
     "pool": "--backends namespaces --task-sets code/functions-v1 --episodes 2 --rounds 1 --at-once 1 --think-ms 0",
     "search_budget": "--quick",
     "swe": "--rounds 1 --judged 1 --episodes 2",
-    "viewer": "--episodes 50 --turns 5",
+    "viewer": "--quick",
     "warehouse": "--episodes 2 --rounds 1",
 }
 """What takes more than five seconds of a processor or has tests in tests/interop: run by `make test-all`."""

@@ -90,6 +90,8 @@ def _summary(contents: Contents, folder: RunFolder, console: Console) -> None:
 
     facts = [contents.recipe_value("tasks", "set"), contents.recipe_value("train", "estimator"), contents.path]
     console.print(f"[bold]{contents.name}[/]  " + "  ".join(str(fact) for fact in facts if fact))
+    if note := contents.user_notes().get(""):
+        console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
     if contents.metrics:
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column("Phase", no_wrap=True)
@@ -121,7 +123,7 @@ def _summary(contents: Contents, folder: RunFolder, console: Console) -> None:
             alarm_text = f"guard, step {alarm['step']}: {alarm['reason']}"
             console.print(alarm_text, style="yellow", markup=False, soft_wrap=True)
     for note in contents.notes:
-        console.print(f"note: {note}", style="yellow", markup=False)
+        console.print(f"could not be read: {note}", style="yellow", markup=False)
     if (report := contents.path / "report.html").is_file():
         console.print(f"report: {report}", markup=False, soft_wrap=True)
 
@@ -174,9 +176,11 @@ def view(
     """Show runs in a browser: curves, episodes turn by turn with their credit, tokens, two episodes side by side.
 
     It reads while a run is writing, and serves this machine alone. From elsewhere: ssh -L 8642:localhost:8642 HOST.
+    Notes on runs and episodes are written from the printed address only, which holds a token.
 
     Example: agentgym view runs
     """
+    import secrets
     import webbrowser
 
     from agentgym.viewer.serving import ADDRESS, check_installed, listen, serve
@@ -186,7 +190,8 @@ def view(
     paths = runs or [Path("runs")]
     runs_by_key = named_runs(paths)
     listening = listen(port)
-    address = f"http://{ADDRESS}:{listening.getsockname()[1]}/"
+    token = secrets.token_urlsafe(16)
+    address = f"http://{ADDRESS}:{listening.getsockname()[1]}/#/?token={token}"
     out().print(
         f"{counted(len(runs_by_key), 'run')}. Open {address} in a browser; Ctrl-C ends this.",
         markup=False,
@@ -195,4 +200,4 @@ def view(
     if browser:
         webbrowser.open(address)
     with suppress(KeyboardInterrupt):  # the usual way to end it
-        serve(paths, listening)
+        serve(paths, listening, token=token)

@@ -63,11 +63,11 @@ def sealed(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def unsealed(path: Path, data: Any) -> Any:
-    """Return a sealed object without its digest; other data unchanged. Raises: LedgerError for a wrong digest."""
+    """Return a parsed, sealed object without its digest; other data unchanged. Raises: LedgerError if it differs."""
     if not isinstance(data, dict) or SEAL not in data:
         return data
     content = {key: value for key, value in data.items() if key != SEAL}
-    if _digest_of_json(content) != data[SEAL]:
+    if _digest_of_parsed(content) != data[SEAL]:
         raise LedgerError(
             f"{path} is damaged or was edited: it does not match its {SEAL!r}. Restore a copy, or delete the entry "
             f"{SEAL!r} to use the file as it is."
@@ -95,8 +95,12 @@ def read_lines(text: str) -> tuple[list[dict[str, Any]], int]:
 
 
 def _digest_of_json(data: Any) -> int:
-    text = json.dumps(data, ensure_ascii=False)
-    return digest_of(json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False))
+    """Return the digest of data as a reader parses it: keys that are numbers become texts."""
+    return _digest_of_parsed(json.loads(json.dumps(data, ensure_ascii=False)))
+
+
+def _digest_of_parsed(data: Any) -> int:
+    return digest_of(json.dumps(data, sort_keys=True, ensure_ascii=False))
 
 
 def check_structure(connection: sqlite3.Connection, path: Path) -> None:

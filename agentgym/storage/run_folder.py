@@ -85,8 +85,8 @@ class RunFolder:
         if self.path.is_dir() and not self.is_run(self.path) and any(self.path.iterdir()):
             entries = ", ".join(sorted(item.name for item in self.path.iterdir())[:5])
             raise LedgerError(
-                f"{self.path} is not a run folder: it contains {entries}, but none of {', '.join(_SIGNS)}. Name an "
-                "empty or a new folder."
+                f"{self.path} is not a run folder: it contains {entries}, but none of {', '.join(_SIGNS)}. Name a "
+                "run folder, or an empty or new one to write to."
             )
 
     @classmethod
@@ -167,7 +167,7 @@ class RunFolder:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.partial")
         try:
-            with partial.open("w", encoding="utf-8", errors="surrogatepass") as file:
+            with open(partial, "w", encoding="utf-8", errors="surrogatepass", opener=_open_no_link) as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
@@ -248,6 +248,11 @@ def checkpoint_in(path: Path) -> Path | None:
 def _sealed_line(row: dict[str, Any]) -> str:
     """Return a row of metrics as a line with its digest."""
     return json.dumps(sealed(row)) + "\n"
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    """Open a file as `open` does, but follow no symbolic link, which a copied run folder may contain."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def _ends_with_newline(path: Path) -> bool:

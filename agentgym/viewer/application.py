@@ -1,22 +1,28 @@
-"""The read-only requests of the page: the runs, one run, its episodes, one episode, its tokens and images."""
+"""The requests of the page: the runs, one run, its episodes, one episode, its tokens, images and notes."""
 
 from __future__ import annotations
 
+import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from fastapi import FastAPI, HTTPException, Query, Request
+from fastapi import Body, FastAPI, Header, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.report import page, policy
 from agentgym.evaluation.report.assets import MEDIA_TYPES, served
 from agentgym.messages import ImagePart
+from agentgym.storage.notes import read_notes, why_not_writable, write_note
 from agentgym.viewer.opened_run import OpenedRun
 from agentgym.viewer.shelf import find_runs
+
+READ_S = 0.3
+"""For how long an answer with all runs reads the files of runs that were not read before."""
 
 
 class Viewer:
@@ -31,6 +37,12 @@ class Viewer:
         """Return every run that exists now."""
         self._keys = find_runs(self._paths)
         return [self._open(key, path) for key, path in self._keys.items()]
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """Return the entry of every run, newest first. Runs that take too long to read are read by later calls."""
+        pulses = sorted(((run, run.pulse()) for run in self.runs()), key=lambda pair: -pair[1]["updated"])
+        deadline = time.monotonic() + READ_S  # begins here, so that each answer reads some on a slow disk too
+        return [_summary(run, pulse, deadline) for run, pulse in pulses]
 
     def run(self, key: str) -> OpenedRun:
         """Return a run by its key. The key is looked up, never used as a path. Raises: LookupError."""
@@ -51,8 +63,8 @@ class Viewer:
         return run
 
 
-def application(paths: Sequence[Path]) -> FastAPI:
-    """Return the application without its guard: see agentgym.viewer.serving."""
+def application(paths: Sequence[Path], token: str | None = None) -> FastAPI:
+    """Return the application without its guard: see agentgym.viewer.serving. Only requests with `token` write notes."""
     viewer = Viewer(paths)
 
     @asynccontextmanager
@@ -83,8 +95,8 @@ def application(paths: Sequence[Path]) -> FastAPI:
         return Response(served()[name], media_type=MEDIA_TYPES[name.rpartition(".")[2]])
 
     @app.get("/api/runs")
-    def runs() -> list[dict[str, Any]]:
-        return [_summary(run) for run in viewer.runs()]
+    def runs() -> JSONResponse:  # FastAPI would check each value of it anew
+        return JSONResponse(viewer.summaries())
 
     @app.get("/api/runs/{key}")
     def run(key: str) -> dict[str, Any]:
@@ -116,6 +128,31 @@ def application(paths: Sequence[Path]) -> FastAPI:
     def episode(key: str, id: str) -> dict[str, Any]:  # noqa: A002 - the parameter's name in the URL
         return opened(key).episode(id, _image_link(key, id))
 
+    def why_read_only(key: str, sent: str) -> str:
+        if token is None or not secrets.compare_digest(sent.encode(), token.encode()):
+            return "To write notes, open the address that agentgym view printed."
+        return why_not_writable(opened(key).path)
+
+    @app.get("/api/runs/{key}/notes")
+    def notes(key: str, agentgym_token: str = Header("")) -> dict[str, Any]:
+        return {"notes": read_notes(opened(key).path), "read_only": why_read_only(key, agentgym_token)}
+
+    @app.post("/api/runs/{key}/note")
+    def note(
+        key: str,
+        text: str = Body(),
+        episode: str = Body(""),
+        agentgym_token: str = Header(""),
+    ) -> dict[str, Any]:
+        if reason := why_read_only(key, agentgym_token):
+            raise HTTPException(403, reason)
+        if episode:
+            opened(key).check_has(episode)
+        try:
+            return {"text": write_note(opened(key).path, text, episode)}
+        except AgentGymError as error:
+            raise HTTPException(400, str(error)) from error
+
     @app.get("/api/runs/{key}/tokens")
     def tokens(key: str, id: str) -> dict[str, Any]:  # noqa: A002
         return opened(key).tokens(id)
@@ -131,12 +168,12 @@ def application(paths: Sequence[Path]) -> FastAPI:
     return app
 
 
-def _summary(run: OpenedRun) -> dict[str, Any]:
+def _summary(run: OpenedRun, pulse: dict[str, Any], deadline: float) -> dict[str, Any]:
     """Return a run's summary, or for an unreadable run the reason, so that it does not hide the others."""
     try:
-        return run.summary()
+        return run.summary(pulse, deadline)
     except AgentGymError as error:
-        return {"key": run.key, "name": run.path.name, "path": str(run.path), "broken": str(error), **run.pulse()}
+        return {"key": run.key, "name": run.path.name, "path": str(run.path), "broken": str(error), **pulse}
 
 
 def _image_link(key: str, episode: str) -> Callable[[ImagePart, tuple[int, ...]], str]:

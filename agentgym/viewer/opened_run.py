@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from agentgym.evaluation.report.credit_lines import read_credit
 from agentgym.evaluation.report.episode_data import Link, episode_data, image_at, listed, run_of, siblings, token_data
 from agentgym.evaluation.report.run_data import run_data, run_summary
 from agentgym.evaluation.report.vocabulary import Vocabulary, tokenizer_file
+from agentgym.storage.notes import read_notes
 from agentgym.storage.reader import LedgerReader
 
 LIVE_S = 30.0
@@ -36,6 +38,7 @@ class OpenedRun:
         self._reader: LedgerReader | None = None
         self._file: tuple[int, int] | None = None  # device and inode of the open ledger
         self._contents: tuple[str, Contents] | None = None
+        self._summary: tuple[Contents, dict[str, Any]] | None = None
         self._vocabulary: tuple[str, Vocabulary] | None = None
 
     def close(self) -> None:
@@ -53,12 +56,24 @@ class OpenedRun:
         version = hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]
         return {"version": version, "updated": newest, "live": time.time() - newest < LIVE_S}
 
-    def summary(self) -> dict[str, Any]:
-        """Return the run's entry in the list of runs."""
-        data = run_summary(self.contents()) | self.pulse() | {"key": self.key, "path": str(self.path)}
-        reader = self.reader()
+    def summary(self, pulse: Mapping[str, Any], deadline: float = math.inf) -> dict[str, Any]:
+        """Return the run's entry in the list of runs, with its pulse.
+
+        After `deadline`, on the monotonic clock, a run that was never read is not read, but marked as `unread`.
+        """
+        identity = {"key": self.key, "path": str(self.path), "note": self._note(), **pulse}
+        if self._summary is None and time.monotonic() > deadline:
+            return {"name": self.path.name, "unread": True, **identity}
+        contents, reader = self.contents(), self.reader()
+        if self._summary is None or self._summary[0] is not contents:
+            data = run_summary(contents)
+            data["same_tasks"] = [
+                {name: evaluation[name] for name in ("label", "headline")} for evaluation in data["same_tasks"]
+            ]
+            del data["held_out"]  # as the rest of the evaluations, it is for the run's own page
+            self._summary = (contents, data)
         unread = reader.summarise(0.02) if reader else 0
-        return data | {"episodes": reader.count() if reader else 0, "lacking": unread}
+        return self._summary[1] | identity | {"episodes": reader.count() if reader else 0, "lacking": unread}
 
     def overview(self) -> dict[str, Any]:
         """Return all data except the episodes. This and the other answers below include the version of the files."""
@@ -95,6 +110,10 @@ class OpenedRun:
         others = self._ledger().select({"task": trajectory.task.id}, sort="episode", limit=200)
         data = episode_data(trajectory, credit.get(name), link)
         return data | {"group": siblings(group, credit), "same_task": listed(others), "version": version}
+
+    def check_has(self, name: str) -> None:
+        """Check that the ledger holds an episode. Raises: LedgerError if it does not."""
+        self._ledger().load(name.encode(errors="replace").decode())  # SQLite takes no lone surrogates
 
     def tokens(self, name: str) -> dict[str, Any]:
         """Return an episode's tokens in spans, and their texts. Raises: LedgerError if there is no such episode."""
@@ -140,6 +159,13 @@ class OpenedRun:
             raise LedgerError(f"{self.path} holds no ledger.sqlite: this run kept no episodes.")
         return reader
 
+    def _note(self) -> str:
+        """Return the note on the run. A damaged file is told where the note is shown, and hides nothing else."""
+        try:
+            return read_notes(self.path).get("", "")
+        except LedgerError:
+            return ""
+
     def _words(self) -> Vocabulary:
         policy = self.contents().recipe_value("policy", "path")
         file = tokenizer_file(self.path, policy if isinstance(policy, str) else None)
@@ -155,7 +181,7 @@ class OpenedRun:
         """Return size, modification time and inode of each file that is not empty."""
         stamps = []
         for name in names:
-            for path in sorted(self.path.glob(name)):
+            for path in sorted(self.path.glob(name)) if "*" in name else [self.path / name]:
                 try:
                     status = path.stat()
                 except OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from importlib.util import find_spec
@@ -19,6 +20,10 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 NAMES = ("127.0.0.1", "localhost", "[::1]")
 """This machine's names in a local browser. A foreign page that rebinds its name to 127.0.0.1 sends its own name."""
 
+NOTE_PATH = re.compile(r"/api/runs/[^/]+/note")
+"""The only path that accepts a POST request."""
+MAX_BODY_BYTES = 32_768
+
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -34,7 +39,7 @@ HEADERS = {
 
 
 class Guard:
-    """Wrap an application: refuse a foreign Host or Origin and requests that write, and add the headers above.
+    """Wrap an application: refuse a foreign Host or Origin, and add the headers above. Only notes are written.
 
     Args:
         port: the only port that a Host header may name.
@@ -68,7 +73,13 @@ class Guard:
         hosts = [value for name, value in headers if name == b"host"]
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             return 421, "This page is served to this machine alone: open it as 127.0.0.1 or localhost.\n"
-        if scope["method"] not in ("GET", "HEAD"):
+        if scope["method"] == "POST" and NOTE_PATH.fullmatch(scope["path"]):
+            if [value for name, value in headers if name == b"origin"] != [f"http://{hosts[0]}"]:
+                return 403, "Only the page itself may write notes.\n"
+            lengths = [value for name, value in headers if name == b"content-length"]
+            if len(lengths) != 1 or not lengths[0].isdecimal() or int(lengths[0]) > MAX_BODY_BYTES:
+                return 413, "This is too long for a note.\n"
+        elif scope["method"] not in ("GET", "HEAD"):
             return 405, "Runs are only read here.\n"
         if any(value not in ("same-origin", "none") for name, value in headers if name == b"sec-fetch-site") and (
             scope["path"] != "/"  # a link to the page from elsewhere is fine; embedding what it reads is not
@@ -110,11 +121,18 @@ def listen(port: int) -> socket.socket:
     return listening
 
 
-def serve(paths: Sequence[Path], listening: socket.socket, *, ready: Callable[[Any], None] | None = None) -> None:
+def serve(
+    paths: Sequence[Path],
+    listening: socket.socket,
+    *,
+    token: str | None = None,
+    ready: Callable[[Any], None] | None = None,
+) -> None:
     """Serve the runs under some paths until interrupted.
 
     Args:
         listening: the socket from `listen`, which is closed at the end.
+        token: what a request must send to write a note; with None, notes are only read.
         ready: called before the start with uvicorn's server; set its `should_exit` to end it.
     Raises: MissingExtraError without the extra `view`.
     """
@@ -123,7 +141,7 @@ def serve(paths: Sequence[Path], listening: socket.socket, *, ready: Callable[[A
 
     from agentgym.viewer.application import application
 
-    app = Guard(application(paths), listening.getsockname()[1])
+    app = Guard(application(paths, token), listening.getsockname()[1])
     server = uvicorn.Server(
         uvicorn.Config(
             app,

@@ -10,11 +10,11 @@ from agentgym.viewer.serving import ADDRESS, listen, serve
 
 
 @contextmanager
-def served(paths):
+def served(paths, **options):
     """The address of a viewer over some paths, on a port of its own."""
     listening, servers = listen(0), []
     address = f"http://{ADDRESS}:{listening.getsockname()[1]}"
-    thread = threading.Thread(target=serve, args=(paths, listening), kwargs={"ready": servers.append})
+    thread = threading.Thread(target=serve, args=(paths, listening), kwargs={"ready": servers.append} | options)
     thread.start()
     while not servers or not servers[0].started:
         assert thread.is_alive()

@@ -65,7 +65,7 @@ def test_runs_and_task_sets_are_one_table_of_their_newest_results(page, several_
     assert [" to " in text and "%" in text for text in rows.all_inner_texts()] == [True] * 3
     page.reload()
     page.locator(".results[open] tbody tr b").first.wait_for()
-    page.get_by_label("Name, tasks or agent contains").fill("three")
+    page.get_by_label("Name, tasks, agent or note contains").fill("three")
     page.locator(".results").wait_for(state="hidden")
 
 
@@ -80,7 +80,7 @@ def test_runs_are_filtered_sorted_and_their_curves_drawn_in_one_chart(page, seve
     assert page.locator(".overlay .legend li").all_inner_texts() == ["first", "second"]
     page.get_by_label("Metric").select_option("train/entropy")
     page.locator(".overlay figcaption b", has_text="train/entropy").wait_for()
-    page.get_by_label("Name, tasks or agent contains").fill("three")
+    page.get_by_label("Name, tasks, agent or note contains").fill("three")
     assert page.locator("table.runs a").all_inner_texts() == ["three"]
     page.reload()  # the address keeps what was chosen
     page.wait_for_selector(".overlay .legend li:nth-child(2)")

@@ -13,6 +13,7 @@ import watched_run
 from looking import served
 
 from agentgym.errors import AgentGymError, LedgerError
+from agentgym.viewer.opened_run import OpenedRun
 from agentgym.viewer.serving import listen
 from agentgym.viewer.shelf import find_runs, named_runs
 
@@ -156,6 +157,16 @@ def test_a_run_that_cannot_be_read_is_listed_with_the_reason_and_hides_no_other(
         assert "broken" in listed["broken"]["broken"]
         assert listed["watched"]["episodes"] == 96
         assert httpx.get(f"{address}/api/runs/broken/episodes", trust_env=False).status_code == 404
+
+
+def test_a_run_that_was_never_read_is_listed_without_its_figures_when_the_time_is_up(runs):
+    run = OpenedRun(runs / "watched", "watched")
+    listed = run.summary(run.pulse(), deadline=0.0)
+    assert (listed["name"], listed["unread"], listed["note"]) == ("watched", True, "")
+    assert "episodes" not in listed
+    assert run.summary(run.pulse())["episodes"] == 96
+    assert run.summary(run.pulse(), deadline=0.0)["episodes"] == 96
+    run.close()
 
 
 def test_runs_are_found_below_the_paths_and_get_names_that_addresses_can_carry(tmp_path):

@@ -13,6 +13,7 @@ from typing import Any
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.record import Evaluation
 from agentgym.storage.digests import read_lines
+from agentgym.storage.notes import read_notes
 from agentgym.storage.reader import LedgerReader
 from agentgym.text import counted
 from agentgym.trajectory.record import Trajectory
@@ -79,6 +80,14 @@ class Contents:
         for evaluation in self.evaluations:
             groups[evaluation.task_set, evaluation.split, evaluation.manifest].append(evaluation)
         return max(groups.values(), key=lambda g: (g[0].split == "held_out", len(g) > 1, g[-1].created), default=[])
+
+    def user_notes(self) -> dict[str, str]:
+        """Return the notes that users wrote, by episode id, with "" for the run; {} if their file is damaged."""
+        try:
+            return read_notes(self.path)
+        except AgentGymError as error:
+            self.notes.append(str(error))
+            return {}
 
     def episodes(self, ids: list[str]) -> dict[str, Trajectory]:
         """Return the trajectories by id, without ids missing in the ledger."""

@@ -38,8 +38,13 @@ def embedded(contents: Contents, *, most_bytes: int = MAX_BYTES) -> dict[str, An
     first = [name for pair in run["to_read"] for name in pair["ids"]]
     episodes = _episodes(contents, first, most_bytes)
     run["to_read"] = [pair for pair in run["to_read"] if all(name in episodes["episodes"] for name in pair["ids"])]
+    notes = {name: note for name, note in contents.user_notes().items() if not name or name in episodes["episodes"]}
     run["notes"] = [visible(note) for note in contents.notes]  # includes notes from reading the ledger above
-    return {"run": run | {"key": KEY, "updated": contents.updated, "live": False, "version": ""}, **episodes}
+    return {
+        "run": run | {"key": KEY, "updated": contents.updated, "live": False, "version": ""},
+        "notes": notes,
+        **episodes,
+    }
 
 
 def _episodes(contents: Contents, first: Sequence[str], most_bytes: int) -> dict[str, Any]:

@@ -4,13 +4,14 @@ import { callOf, messageOf, partsOf, resultOf, textOf, thoughtOf, valueOf } from
 import { fill, h } from "./dom.js";
 import { heatLegend, heatScale, heatStrip, heated } from "./heat.js";
 import { go, link, replaceQuery } from "./address.js";
+import { noteBox } from "./note_box.js";
 import { source } from "./source.js";
 import { tokenView } from "./tokens.js";
 import { duration, number, failureOf, failuresOf, plain, signed, twoDecimals, verdictOf } from "./words.js";
 
 /** Builds the view; `query` holds the filters of the list one came from, and which tab and turn. */
 export async function episodeView(key, id, query) {
-  let episode = await source.episode(key, id);
+  let [episode, note] = await Promise.all([source.episode(key, id), noteBox(key, id)]);
   bySample();
   let scale = 1;
   let active = Math.min(Number(query.turn ?? 0) || 0, Math.max(0, episode.turns.length - 1));
@@ -25,7 +26,7 @@ export async function episodeView(key, id, query) {
   function draw() {
     const credits = [episode.turns.map((turn) => turn.credit), ...episode.group.map((one) => one.credit ?? [])];
     scale = heatScale(credits);
-    fill(top, headOf(episode, key), tabs());
+    fill(top, headOf(episode, key), note.element, tabs());
     drawRail();
     if (tab === "turns") drawTurns();
     else drawTokens();
@@ -133,6 +134,7 @@ export async function episodeView(key, id, query) {
       { keys: ["["], told: "previous episode of the list", act: () => neighbour(-1) },
       { keys: ["t"], told: "tokens or conversation", act: () => show(tab === "tokens" ? "turns" : "tokens") },
       { keys: ["Escape", "u"], told: "back to the list", act: () => go(["run", key, "episodes"], filtersOf(query)) },
+      ...note.keys,
     ],
     element: h("div", { class: "view episode" }, top, h("div", { class: "columns" }, rail, main)),
   };

@@ -30,7 +30,7 @@ export async function episodesView(key, query) {
   const failure = h("select", { "aria-label": "What went wrong", onchange: (event) => narrow({ failure: event.target.value }) });
   const tag = h("select", { "aria-label": "Tag of the task", onchange: (event) => narrow({ tag: event.target.value }) });
   const tagged = h("label", {}, "of ", tag);
-  const search = h("input", { type: "search", placeholder: "Task or id", "aria-label": "Task or id contains", value: state.text, oninput: () => { clearTimeout(search.timer); search.timer = setTimeout(() => narrow({ text: search.value }), 180); } });
+  const search = h("input", { type: "search", placeholder: "Task or id", "aria-label": "Task or id contains", value: state.text, oninput: () => { clearTimeout(search.timer); search.timer = setTimeout(() => narrow({ text: search.value }), 60); } });
   const held = source.alone && h("label", {}, h("input", { type: "checkbox", checked: Boolean(state.held), onchange: (event) => narrow({ held: event.target.checked ? "true" : "" }) }), " only those in this file");
   const markedTold = h("span", { class: "marked", role: "status" });
 

@@ -3,25 +3,28 @@
 import { lineChart, smoothed } from "./chart.js";
 import { fill, h } from "./dom.js";
 import { go, link } from "./address.js";
+import { noteBox } from "./note_box.js";
 import { source } from "./source.js";
 import { ago, duration, failureOf, number, percent, plain, pointsOf } from "./words.js";
 
 /** Builds the view of a run's overview. */
 export async function runView(key) {
-  const body = h("div");
+  const top = h("div"), body = h("div");
   const open = new Set();
+  const note = await noteBox(key);
   let run = null;
   async function refresh() {
     run = await source.run(key);
-    fill(body, headline(run), gains(run), failures(run), charts(run), pace(run), allNumbers(run, open), toRead(run), evaluations(run), passes(run), costs(run), settings(run, open));
+    fill(top, headline(run));
+    fill(body, gains(run), failures(run), charts(run), pace(run), allNumbers(run, open), toRead(run), evaluations(run), passes(run), costs(run), settings(run, open));
   }
   await refresh();
   return {
     title: run.name,
     version: run.version,
     refresh,
-    keys: [{ keys: ["e", "Enter"], told: "episodes", act: () => go(["run", key, "episodes"]) }],
-    element: h("div", { class: "view" }, body),
+    keys: [{ keys: ["e", "Enter"], told: "episodes", act: () => go(["run", key, "episodes"]) }, ...note.keys],
+    element: h("div", { class: "view" }, top, note.element, body),
   };
 }
 

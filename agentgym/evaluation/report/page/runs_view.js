@@ -21,13 +21,14 @@ export async function runsView(query) {
   const head = h("tr"), body = h("tbody"), overlay = h("section", { class: "overlay", "aria-label": "Curves of the chosen runs" });
   const results = h("details", { class: "results", open: Boolean(state.results), ontoggle: () => Boolean(state.results) !== results.open && change({ results: results.open ? "true" : "" }) });
   const note = h("p", { class: "facts", role: "status" });
-  const search = h("input", { type: "search", placeholder: "Name, tasks or agent", "aria-label": "Name, tasks or agent contains", value: state.text, oninput: () => change({ text: search.value }) });
-  let runs = [];
+  const search = h("input", { type: "search", placeholder: "Name, tasks, agent, note", "aria-label": "Name, tasks, agent or note contains", value: state.text, oninput: () => change({ text: search.value }) });
+  let runs = [], timer;
   async function refresh() {
     runs = await source.runs();
     draw();
     if (!overlay.matches(":hover") && !overlay.contains(document.activeElement)) await drawOverlay();
-    if (runs.some((run) => run.lacking)) setTimeout(refresh, 400);
+    clearTimeout(timer);
+    if (runs.some((run) => run.lacking || run.unread)) timer = setTimeout(refresh, 100);
   }
   function change(values) {
     Object.assign(state, values, { runs: [...chosen].join(",") });
@@ -36,7 +37,7 @@ export async function runsView(query) {
   }
   function draw() {
     const value = RUN_COLUMNS.find(([name]) => name === state.sort)?.[2] ?? ((run) => run.updated);
-    const has = (run) => [run.name, run.key, run.tasks, run.policy, run.estimator].some((word) => word?.toLowerCase().includes(state.text.toLowerCase()));
+    const has = (run) => [run.name, run.key, run.tasks, run.policy, run.estimator, run.note].some((word) => word?.toLowerCase().includes(state.text.toLowerCase()));
     const shown = runs.filter(has).sort((a, b) => inOrder(value(a), value(b), state.ascending ? 1 : -1));
     const focused = document.activeElement?.dataset?.focus;
     fill(head, h("th", { scope: "col" }, h("span", { class: "sr" }, "Curves")), RUN_COLUMNS.map(([name, label]) => h("th", { scope: "col", class: COLUMN_CLASSES[name], "aria-sort": state.sort === name ? (state.ascending ? "ascending" : "descending") : null },
@@ -76,7 +77,6 @@ export async function runsView(query) {
   return {
     title: "Runs",
     refresh,
-    everyMs: 3000,
     keys: [
       { keys: ["j", "ArrowDown"], told: "next run", act: () => move(1) },
       { keys: ["k", "ArrowUp"], told: "previous run", act: () => move(-1) },
@@ -103,8 +103,8 @@ function inOrder(a, b, way) {
 function row(run, isChosen, onChoose) {
   const box = h("td", {}, h("input", { type: "checkbox", checked: isChosen, onchange: onChoose, "data-focus": `box ${run.key}`, "aria-label": `Curves of ${run.key}` }));
   const name = h("th", { scope: "row" }, h("a", { href: link(["run", run.key]), "data-key": run.key, "data-focus": `run ${run.key}` }, run.name),
-    h("span", { class: "under" }, run.broken ?? [run.key === run.name ? null : run.key, run.estimator, run.policy].filter(Boolean).join(" \u00b7 ")));
-  if (run.broken) return h("tr", { class: "broken" }, h("td"), name, h("td", { colspan: "5" }), h("td", {}, ago(run.updated)));
+    h("span", { class: "under" }, run.unread ? "is being read\u2026" : run.broken ?? [run.key === run.name ? null : run.key, run.estimator, run.policy].filter(Boolean).join(" \u00b7 ")), run.note && h("span", { class: "under run-note", title: run.note }, run.note));
+  if (run.broken || run.unread) return h("tr", { class: "broken" }, h("td"), name, h("td", { colspan: "5" }), h("td", {}, ago(run.updated)));
   const success = run.validation ?? run.last.success;
   return h("tr", {}, box, name, h("td", { class: "num" }, heldOut(run)),
     h("td", { class: "with-spark" }, run.spark.length > 1 && sparkline(run.spark, `Success while training, now ${percent(success)}`), h("b", {}, percent(success))),

@@ -1,10 +1,27 @@
 // Where the data comes from: the viewer's server, or the page itself where it is a report that stands alone.
 
+import { address, replaceQuery } from "./address.js";
+
 const SORTABLE = ["episode", "task", "success", "reward", "turns", "tokens", "duration_s", "stop"];
 
-async function ask(path, query = {}) {
+const TOKEN = "agentgym-token"; // in the address that agentgym view prints; without it, notes are only read
+
+/** Returns the token for writing notes, after storing a new one if it is given. */
+function storedToken(fresh = null) {
+  try {
+    if (fresh) localStorage.setItem(TOKEN, fresh);
+    return localStorage.getItem(TOKEN) ?? "";
+  } catch {
+    return fresh ?? ""; // this browser stores nothing: notes are only read
+  }
+}
+
+async function ask(path, query = {}, body = undefined) {
   const words = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "" && value !== undefined && value !== null));
-  const answer = await fetch(`/api/${path}${words.size ? `?${words}` : ""}`);
+  const answer = await fetch(`/api/${path}${words.size ? `?${words}` : ""}`, {
+    headers: { [TOKEN]: storedToken(), ...(body && { "content-type": "application/json" }) },
+    ...(body && { method: "POST", body: JSON.stringify(body) }),
+  });
   if (!answer.ok) {
     const told = await answer.json().catch(() => ({}));
     throw new Error(typeof told.detail === "string" ? told.detail : `The server answered ${answer.status}.`);
@@ -14,6 +31,11 @@ async function ask(path, query = {}) {
 
 function served() {
   const run = (key) => `runs/${encodeURIComponent(key)}`;
+  const { parts, query: { token, ...query } } = address();
+  if (token) {
+    storedToken(token);
+    replaceQuery(parts, query);
+  }
   return {
     alone: false,
     runs: () => ask("runs"),
@@ -22,6 +44,8 @@ function served() {
     episodes: (key, query) => ask(`${run(key)}/episodes`, query),
     episode: (key, id) => ask(`${run(key)}/episode`, { id }),
     tokens: (key, id) => ask(`${run(key)}/tokens`, { id }),
+    notes: (key) => ask(`${run(key)}/notes`),
+    writeNote: (key, text, episode) => ask(`${run(key)}/note`, {}, { text, episode }),
   };
 }
 
@@ -81,6 +105,7 @@ function embedded(data) {
     pulse: async () => ({ version: data.run.version, live: false }),
     episodes: async (key, query) => episodes(key, query),
     episode: async (_key, id) => episode(id),
+    notes: async () => ({ notes: data.notes, read_only: null }),
     tokens: async (_key, id) => ({ spans: found(id, data.tokens), pieces: data.pieces }),
     holds: (id) => id in data.episodes,
   };
