@@ -17,6 +17,7 @@ hack_probes.py, reward_hacks.py   whether an agent that solved nothing gets a re
 exact/               the exact bias of an estimator, summed over every group of a small problem
 hidden_truth.py      is a task's truth shown to the agent?
 findings.py          collects findings
+block_guard.py       interrupts and names code that never gives control back
 clock.py FakeClock   counter.py small environments   byte_renderer.py a renderer without a tokenizer
 """
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
+from agentgym import ConformanceError
 from agentgym.cli import Import, err, out, run
 from agentgym.text import counted, visible
+
+from .block_guard import BlockGuard
+
+_IMPORT = get_args(Import)[1]
+ImportLater = Annotated[list[str] | None, typer.Option("--import", metavar=_IMPORT.metavar, help=_IMPORT.help)]
+"""The option --import, without its callback: the guard watches the import."""
 
 
 def check(
@@ -20,7 +29,7 @@ def check(
         str | None, typer.Option("--task-set", metavar="SET", help="Tasks to check with; by default one that fits.")
     ] = None,
     importer: Annotated[str, typer.Option(metavar="IMPORTER", help="How a folder of tasks is read.")] = "harbor",
-    modules: Import = None,
+    modules: ImportLater = None,
 ) -> None:
     """Run the conformance kit over an environment: determinism, isolation between episodes, rewards, closing.
 
@@ -28,32 +37,64 @@ def check(
     rewarded, and doing nothing and reward hacks must not.
     Example: agentgym check agentgym/sql-v1
     """
-    if Path(subject).is_dir() and tasks is None:
-        _check_folder(Path(subject), importer)
-    else:
-        _check_environment(subject, tasks)
+    try:
+        with BlockGuard(f"environment {subject!r}"):
+            _IMPORT.callback(modules)
+        if Path(subject).is_dir() and tasks is None:
+            _check_folder(Path(subject), importer)
+        else:
+            _check_environment(subject, tasks)
+    except ConformanceError as error:
+        _print_findings(error)
+        raise typer.Exit(1) from error
 
 
 def _check_environment(environment: str, tasks: str | None) -> None:
-    from rich.text import Text
-
-    from agentgym import ConformanceError, load
-
-    from . import check_environment
-
-    load("environments", environment)
-    try:
-        checked = run(check_environment(environment, tasks))
-    except ConformanceError as error:
-        err().print(
-            Text(f"{error.subject} breaks its contract in {counted(len(error.findings), 'place')}:", style="bold red")
-        )
-        for finding in error.findings:
-            err().print(Text(f"  - {visible(finding)}", style="red"), soft_wrap=True)
-        raise typer.Exit(1) from error
+    with steps_of(environment) as note:
+        checked = play_checks(environment, tasks, note)
     out().print(f"{environment} keeps its contract.", style="green", markup=False)
     for line in checked:
         out().print(f"  - {line}", markup=False)
+
+
+def play_checks(environment: str, tasks: str | None, note: Callable[[str], None]) -> list[str]:
+    """Check a registered environment as `check_environment` does, with a limit on what blocks.
+
+    Args:
+        note: called with each step before it begins.
+    """
+    from agentgym import load
+
+    from . import check_environment
+
+    with BlockGuard(f"environment {environment!r}") as guard:
+        note("importing")
+        load("environments", environment)
+        return run(guard.watch(check_environment(environment, tasks, note=note)))
+
+
+@contextmanager
+def steps_of(subject: str) -> Iterator[Callable[[str], None]]:
+    """Show the current step and its seconds on a terminal, or a line for each step elsewhere, on standard error."""
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = err()
+    if not console.is_terminal:
+        yield lambda step: console.print(f"{subject}: {step}", markup=False)
+        return
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task(subject)
+        yield lambda step: progress.reset(bar, description=f"{subject}: {step}")
+
+
+def _print_findings(error: ConformanceError) -> None:
+    from rich.text import Text
+
+    title = f"{error.subject} breaks its contract in {counted(len(error.findings), 'place')}:"
+    err().print(Text(title, style="bold red"))
+    for finding in error.findings:
+        err().print(Text(f"  - {visible(finding)}", style="red"), soft_wrap=True)
 
 
 def _check_folder(folder: Path, importer: str) -> None:

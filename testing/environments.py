@@ -28,6 +28,7 @@ async def check_environment(
     chance: float = 0.05,
     public: Sequence[str] = (),
     seed: int = 0,
+    note: Callable[[str], None] = lambda step: None,
 ) -> list[str]:
     """Check an environment with dozens of short episodes, played by hand and through the episode manager.
 
@@ -49,6 +50,7 @@ async def check_environment(
         sample: number of tasks to play.
         chance: success rate allowed for an agent that acts at random.
         public: keys of the truth that the agent may see, in addition to the environment's `public_truth`.
+        note: called with a description of each step before it begins.
     Returns: what was checked, one line per check.
     Raises: ConformanceError with every finding; UnknownNameError for an unregistered name.
     """
@@ -62,20 +64,26 @@ async def check_environment(
     if not _check_definition(subject):
         findings.conclude()
     checked: list[str] = []
+    note("resetting")
     if await instance_checks.check_opening(subject):
         checked.append(f"{len(subject.tools)} tools explain themselves")
+        note("calling each tool")
         if not await pace_checks.check_pace(subject):
             findings.conclude()  # the checks below call each tool dozens of times
+        note("playing the same seed again")
         await instance_checks.check_determinism_and_isolation(subject)
+        note("making wrong and hostile calls")
         await pace_checks.check_answers(subject)
+        note("restoring a checkpoint")
         await instance_checks.check_checkpoint(subject)
+        note("closing")
         await close_checks.check_close(subject)
         checked.append(
             "equal seeds give equal results, episodes do not affect each other, every call is answered, "
             "checkpoints restore, close frees everything"
         )
         has_tasks = bool(found_oracle or task_set)
-        await _check_episodes(subject, reward, oracle or found_oracle, chance, public, has_tasks, checked)
+        await _check_episodes(subject, reward, oracle or found_oracle, chance, public, has_tasks, checked, note)
     findings.conclude()
     return checked
 
@@ -104,7 +112,9 @@ async def _check_episodes(
     public: Sequence[str],
     has_tasks: bool,
     checked: list[str],
+    note: Callable[[str], None],
 ) -> None:
+    note("playing without a judge")
     declared = reward if reward is not None else subject.make().reward
     judge: Reward | None = None
     if declared is not None:
@@ -120,15 +130,18 @@ async def _check_episodes(
     public = (*public, *type(EnvironmentWrapper.unwrap(subject.make())).public_truth)
     await episode_checks.check_truth_hidden(episode_checks.EpisodeChecker(subject, None), tasks, public)
     await episode_checks.check_parallel_calls(episode_checks.EpisodeChecker(subject, None))
+    note("playing agents that do nothing or act at random")
     if await episode_checks.check_judged(stage):
         checked.append("agents that do nothing, and one that acts at random, do not succeed")
         if await episode_checks.check_lazy_agents(stage, tasks, chance):
+            note("playing agents that attack the reward")
             await episode_checks.check_own_reward(stage)
             await try_hacks(stage)
             checked.append("agents that attack the reward do not succeed")
         if oracle is None:
             return
         checked.append(f"the oracle solves {len(tasks)} tasks")
+        note("playing the oracle")
         solutions = await episode_checks.check_oracle(stage, tasks, oracle)
         if solutions and (farmers := await check_farming(stage, solutions[0])):
             checked.append(f"{farmers} agents that repeat one call earn less than the oracle")

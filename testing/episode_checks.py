@@ -31,7 +31,7 @@ from .arguments import hostile, plausible
 from .close_checks import DummySandbox
 from .findings import short
 from .hidden_truth import shown_truth
-from .instance_checks import SPOKEN, CheckSubject
+from .instance_checks import EPISODE_S, SPOKEN, CheckSubject
 
 Script = Callable[[Sequence[Message]], Message]
 MAX_ATTACKS = 16  # calls per episode, well below its turn limit
@@ -58,7 +58,7 @@ class EpisodeChecker:
         config = RolloutConfig(
             reward=self.reward,
             environment=self.subject.make,
-            budgets=Budgets(max_turns=24, infra_retries=0, time_s=120.0),
+            budgets=Budgets(max_turns=24, infra_retries=0, time_s=EPISODE_S),
             concurrency=8,
             seed=self.subject.seed,
         )

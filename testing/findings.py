@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 from agentgym import ConformanceError
 
@@ -20,11 +21,21 @@ class Findings:
         if finding not in self.messages:
             self.messages.append(finding)
 
+    def give_up(self, finding: str) -> NoReturn:
+        """Add a breach that makes further checks meaningless. Raises: ConformanceError with every finding."""
+        self.add(finding)
+        raise ConformanceError(self.subject, self.messages)
+
     @contextmanager
     def no_exception(self, doing: str) -> Iterator[None]:
-        """Turn an error raised inside the block into a finding: "`doing` raised ...". Cancellation passes through."""
+        """Turn an error raised inside the block into a finding, "`doing` raised ...".
+
+        Cancellation and `give_up` pass through.
+        """
         try:
             yield
+        except ConformanceError:
+            raise
         except Exception as error:  # noqa: BLE001  a check must survive whatever it checks
             self.add(f"{doing} raised {type(error).__name__}: {short(error, 400)}")
 

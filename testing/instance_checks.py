@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from agentgym import (
     Call,
+    ConformanceError,
     Content,
     Environment,
     LimitUnenforceable,
@@ -19,11 +21,16 @@ from agentgym import (
     TextPart,
     Tool,
 )
+from agentgym.environment import EnvironmentWrapper
 
 from .arguments import plausible
+from .block_guard import in_time
 from .findings import Findings, short
 from .tools import look_at_tool
 
+T = TypeVar("T")
+EPISODE_S, CLOSE_S = 120.0, 30.0
+"""How long an episode, or one step of an environment in it, and the end of an environment may take, in seconds."""
 SPOKEN = Message("assistant", "I am not sure. What do you advise?")
 
 
@@ -51,10 +58,11 @@ class RecordedEnvironment:
 
     def __init__(self, subject: CheckSubject, task: Task, seed: int) -> None:
         self.environment, self.task, self.seed = subject.make(), task.public(), seed
+        self._fail = subject.findings.give_up
         self.transcript: list[tuple[str, str]] = []
 
     async def open(self) -> list[Message]:
-        opening = await self.environment.reset(self.task, seed=self.seed)
+        opening = await self._in_time(self.environment.reset(self.task, seed=self.seed), "reset")
         self.transcript.append(("reset", "\n".join(f"{m.role}: {plain(m.content)}" for m in opening)))
         await self._note_state()
         return opening
@@ -67,11 +75,19 @@ class RecordedEnvironment:
         return result
 
     async def speak(self) -> None:
-        answer = await self.environment.respond(SPOKEN)
+        answer = await self._in_time(self.environment.respond(SPOKEN), "respond")
         self.transcript.append(("respond", "\n".join(plain(m.content) for m in answer)))
 
+    async def close(self) -> None:
+        """Close the environment."""
+        await self._in_time(self.environment.close(), "close", CLOSE_S)
+
+    async def _in_time(self, work: Awaitable[T], method: str, limit_s: float | None = None) -> T:
+        name = type(EnvironmentWrapper.unwrap(self.environment)).__name__
+        return await in_time(work, f"{name}.{method}", EPISODE_S if limit_s is None else limit_s, self._fail)
+
     async def _note_state(self) -> None:
-        self.transcript.append(("state_key", str(await self.environment.state_key())))
+        self.transcript.append(("state_key", str(await self._in_time(self.environment.state_key(), "state_key"))))
 
     async def play(self, calls: Sequence[Call]) -> list[tuple[str, str]]:
         """Reset, make the calls in order, send one message, close. Returns: the transcript."""
@@ -81,7 +97,7 @@ class RecordedEnvironment:
                 await self.call(call)
             await self.speak()
         finally:
-            await self.environment.close()
+            await self.close()
         return self.transcript
 
 
@@ -108,7 +124,7 @@ async def check_opening(subject: CheckSubject) -> bool:
     recorded = RecordedEnvironment(subject, subject.task, subject.seed)
     try:
         opening = await recorded.open()
-    except (LimitUnenforceable, SandboxUnavailable):  # of this machine, not of the environment
+    except (ConformanceError, LimitUnenforceable, SandboxUnavailable):  # of this machine, not of the environment
         raise
     except Exception as error:  # noqa: BLE001  reported as a finding
         subject.findings.add(
@@ -118,7 +134,7 @@ async def check_opening(subject: CheckSubject) -> bool:
         return False
     finally:
         with subject.findings.no_exception("close after reset"):
-            await recorded.environment.close()
+            await recorded.close()
     subject.tools = list(recorded.environment.tools.values())
     for tool in subject.tools:
         look_at_tool(tool, subject.findings)
@@ -194,8 +210,8 @@ async def _check_side_by_side(
         await a.speak()
         await b.speak()
     finally:
-        await a.environment.close()
-        await b.environment.close()
+        await a.close()
+        await b.close()
     for alone, together in ((left[0], a.transcript), (right[0], b.transcript)):
         if difference := _first_difference(alone, together):
             subject.findings.add(f"Two episodes at once disturb each other: state is shared. {difference}")
@@ -233,8 +249,8 @@ async def check_checkpoint(subject: CheckSubject) -> None:
                 findings.add(f"A restored checkpoint does not go on as the original. {difference}")
     finally:
         with findings.no_exception("close after restore"):
-            await original.environment.close()
-            await copy.environment.close()
+            await original.close()
+            await copy.close()
 
 
 def _first_difference(first: list[tuple[str, str]], second: list[tuple[str, str]]) -> str:

@@ -39,7 +39,7 @@ async def check_answers(subject: CheckSubject) -> None:
                     recorded, findings, f"{tool.name}({short(arguments, 60)})", Call(tool.name, arguments)
                 )
     finally:
-        await recorded.environment.close()
+        await recorded.close()
     _check_untouched(findings, subject.task.public(), recorded.task)
 
 
@@ -106,14 +106,12 @@ CERTAIN_S = 5.0
 
 
 async def check_pace(subject: CheckSubject) -> bool:
-    """Call each tool that is not final. Returns: whether all returned and none blocked the event loop."""
+    """Call each tool, those that end an episode last. Returns: whether all returned and none blocked the event loop."""
     count = len(subject.findings.messages)
     recorded = RecordedEnvironment(subject, subject.task, subject.seed)
     try:
         await recorded.open()
-        for tool in list(recorded.environment.tools.values()):
-            if tool.options.final:
-                continue
+        for tool in sorted(recorded.environment.tools.values(), key=lambda tool: tool.options.final):
             call = Call(tool.name, plausible(tool, random.Random(subject.seed)), "pace")
             try:
                 result, pause_s = await _with_longest_pause(recorded.environment.call(call))
@@ -135,7 +133,7 @@ async def check_pace(subject: CheckSubject) -> bool:
                     "meant to take so long."
                 )
     finally:
-        await recorded.environment.close()
+        await recorded.close()
     return len(subject.findings.messages) == count
 
 

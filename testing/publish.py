@@ -6,23 +6,30 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from agentgym import AgentGymError
-from agentgym.cli import err, out, run
+from agentgym.cli import err, out
 from agentgym.text import counted
+
+from .block_guard import BlockGuard
+from .commands import play_checks, steps_of
 
 _NOT_COPIED = ("build", "dist", "*.egg-info", "__pycache__", ".venv", "venv", "node_modules", ".*_cache")
 """Names left out of the clean copy: outputs of earlier builds could add files to the wheel that a checkout lacks."""
+BUILD_S = 600.0
+"""How long the build of a wheel may take, in seconds."""
 _NOT_NEEDED = {".md", ".rst", ".pyc", ".pyi", ".pyx", ".c", ".cpp", ".h", ".rs"}
 """Suffixes of files that a wheel need not hold: documents, and sources of compiled modules."""
 
@@ -41,7 +48,17 @@ def build_wheel(folder: Path, scratch: Path) -> Path:
     shutil.copytree(folder, copy, symlinks=True, ignore=shutil.ignore_patterns(*_NOT_COPIED))
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--disable-pip-version-check"]
     for isolation in (["--no-build-isolation", "--check-build-dependencies"], []):
-        built = subprocess.run([*command, *isolation, "-w", wheels, copy], capture_output=True, text=True)
+        try:
+            built = _run_group(
+                [*command, *isolation, "-w", wheels, copy],
+                limit_s=BUILD_S,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise PackageError(
+                f"it was not built in {BUILD_S:g} s. Run `pip wheel --no-deps {folder}` to see what takes so long."
+            ) from error
         if built.returncode == 0:
             break
     else:
@@ -122,7 +139,9 @@ def _findings(folder: Path) -> Iterator[tuple[str, str]]:
     ours = {group.removeprefix("agentgym."): [*names] for group, names in points.items() if "agentgym." in group}
     with tempfile.TemporaryDirectory(prefix="agentgym-publish-") as scratch:
         try:
-            unpacked = build_wheel(folder, Path(scratch))
+            with steps_of(str(folder)) as note:
+                note("building the wheel")
+                unpacked = build_wheel(folder, Path(scratch))
         except PackageError as error:
             yield "wheel", str(error)
         else:
@@ -140,7 +159,7 @@ def _project(folder: Path) -> dict[str, Any]:
     file = folder / "pyproject.toml"
     try:
         project: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise PackageError(f"{file} does not exist. Give the folder of a package.") from error
     except (tomllib.TOMLDecodeError, KeyError) as error:
         raise PackageError(f"{file} has no valid section [project]: {error}") from error
@@ -170,11 +189,10 @@ def _play_wheel(unpacked: Path, names: dict[str, list[str]]) -> Iterator[tuple[s
     """Check the package's names in another process that sees only the wheel's files, not the package's folder."""
     code = "from agentgym.testing.publish import print_findings; print_findings()"
     paths = os.pathsep.join(filter(None, [str(unpacked), os.environ.get("PYTHONPATH")]))
-    checked = subprocess.run(
+    checked = _run_group(
         [sys.executable, "-P", "-c", code],
-        input=json.dumps(names),
+        text=json.dumps(names),
         stdout=subprocess.PIPE,
-        text=True,
         cwd=unpacked,
         env={**os.environ, "PYTHONPATH": paths},
     )
@@ -185,28 +203,51 @@ def _play_wheel(unpacked: Path, names: dict[str, list[str]]) -> Iterator[tuple[s
     yield from ((title, finding) for title, finding in findings)
 
 
+def _run_group(
+    command: list[Any], *, text: str = "", limit_s: float | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a command, and end every process that it started, also after Ctrl-C. Raises: subprocess.TimeoutExpired."""
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, encoding="utf-8", start_new_session=True, **options)
+    try:
+        output, errors = process.communicate(text, limit_s)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
 def print_findings() -> None:
     """Read names by kind from standard input, check each, and print the titles and findings as a line of JSON."""
-    from agentgym import load
-
-    from . import check_environment, check_task_set
-
     names: dict[Any, list[str]] = json.load(sys.stdin)
     findings = []
     for kind, group in names.items():
         for name in group:
             title, finding = _CHECKED_TITLES.get(kind, "can be imported"), ""
             try:
-                if kind == "environments":
-                    run(check_environment(name))
-                elif kind == "task_sets":
-                    check_task_set(name)
-                else:
-                    load(kind, name)
+                _check_name(kind, name, title)
             except Exception as error:  # noqa: BLE001 - code of the package: whatever it raises is a finding
                 finding = str(error) if isinstance(error, AgentGymError) else f"{type(error).__name__}: {error}"
             findings.append([f"{name}: {title}", finding])
-    print(f"\n{json.dumps(findings)}")
+    print(f"\n{json.dumps(findings)}", flush=True)
+    os._exit(0)  # without waiting for threads of the package
+
+
+def _check_name(kind: Any, name: str, title: str) -> None:
+    from agentgym import load
+
+    from . import check_task_set
+
+    with steps_of(name) as note:
+        if kind == "environments":
+            play_checks(name, None, note)
+            return
+        note(title)
+        with BlockGuard(name):
+            if kind == "task_sets":
+                check_task_set(name)
+            else:
+                load(kind, name)
 
 
 def _card_problem(folder: Path, names: list[str]) -> str:

@@ -206,7 +206,9 @@ def test_a_task_survives_json(truth, difficulty, tags):
 
 
 def test_a_set_written_and_read_is_the_same_set(tmp_path):
-    task_set = TaskSet("tasks", {"train": [a_task("ü", truth=[1, {"x": "☂"}])], "validation": [a_task("b")]})
+    task_set = TaskSet(
+        "tasks", {"train": [a_task("ü", truth=[1, {"x": "☂"}])], "validation": [a_task("b", split="validation")]}
+    )
     task_set.to_jsonl(tmp_path / "tasks.jsonl")
     assert TaskSet.from_jsonl(tmp_path / "tasks.jsonl").fingerprint() == task_set.fingerprint()
     assert os.listdir(tmp_path) == ["tasks.jsonl"]

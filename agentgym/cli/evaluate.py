@@ -59,6 +59,8 @@ class MeasureOptions:
             raise EvaluationError(
                 "--html needs --out DIR, because the page is written beside the episodes that it shows."
             )
+        if self.as_json is not None and self.as_json.is_dir():
+            raise EvaluationError(f"Cannot write {self.as_json}: Is a directory. Name another file.")
         search = make_search(self.search) if self.search else None
         if search is not None:
             search.check_evaluation()

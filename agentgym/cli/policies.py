@@ -88,6 +88,11 @@ def load_policy(
     if text == "oracle":
         if pairs:
             raise PolicyArgumentError(f"--policy-option {pairs[0]} cannot be used: the policy 'oracle' has no options.")
+        if api_key_env:
+            raise PolicyArgumentError(
+                f"--api-key-env {api_key_env} cannot be used: the policy 'oracle' needs no key. Leave it out, or name "
+                "the server by --policy chat_api:URL#model."
+            )
         return _oracle(task_set), "oracle"
     if Path(text).exists():
         path, recorded = _checkpoint(Path(text))

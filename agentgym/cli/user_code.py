@@ -23,10 +23,15 @@ def import_user_code(names: list[str] | None) -> list[str]:
         try:
             if name.endswith(".py"):
                 _import_file(Path(name))
+            elif "/" in name:
+                raise UserCodeError(
+                    f"--import {name} is not a module. Give its dotted name, or the path of a .py file."
+                )
             else:
                 if "" not in sys.path and str(Path.cwd()) not in sys.path:
                     sys.path.insert(0, str(Path.cwd()))
-                importlib.import_module(name)
+                if getattr(importlib.import_module(name), "__file__", "") is None:
+                    raise UserCodeError(f"--import {name}: this folder has no __init__.py. Give one of its .py files.")
         except AgentGymError:
             raise
         except Exception as error:

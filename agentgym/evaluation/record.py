@@ -140,7 +140,10 @@ class Evaluation(OutcomeStatistics):
         try:
             data = unsealed(path, json.loads(path.read_text(encoding="utf-8-sig")))
         except (OSError, ValueError) as error:
-            raise EvaluationError(f"Cannot read the evaluation {path}: {error}.") from error
+            raise EvaluationError(
+                f"Cannot read the evaluation {path}: {getattr(error, 'strerror', None) or error}. Give a file that "
+                "`agentgym eval` wrote by --json, or RUN/evaluation/LABEL.json."
+            ) from error
         return cls.from_json(data, str(path))
 
     @classmethod

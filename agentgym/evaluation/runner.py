@@ -248,8 +248,10 @@ def choose(task_set: TaskSet, split: str, limit: int | None = None, *, stratum: 
     """
     tasks = [task for task in task_set[split] if stratum is None or stratum in task.tags]
     if not tasks:
+        sizes = ", ".join(f"{name} {len(task_set[name])}" for name in task_set if name not in (split, "held_out"))
+        other = f"Its other splits are: {sizes}." if stratum is None else "Give a tag of its tasks."
         tagged = "" if stratum is None else f" with the tag {stratum!r}"
-        raise TaskError(f"{task_set.name} has no tasks{tagged} in {split!r}, so there is nothing to play.")
+        raise TaskError(f"{task_set.name} has no tasks{tagged} in {split!r}, so there is nothing to play. {other}")
     if limit is not None and limit < 1:
         raise EvaluationError(f"limit = {limit} is not valid: play at least 1 task.")
     if limit is None or limit >= len(tasks):

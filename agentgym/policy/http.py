@@ -125,6 +125,11 @@ class JsonEndpoint:
     ) -> None:
         self.base_url, self.retry_policy = base_url.rstrip("/"), retry_policy
         on_socket = _UNIX_SOCKET.fullmatch(self.base_url)
+        if not on_socket and not re.match(r"https?://[^/]", self.base_url):
+            raise PolicyError(
+                f"{base_url!r} is not the URL of a server. Begin it with http:// or https://, for example "
+                "http://localhost:8000/v1."
+            )
         self._socket = on_socket["socket"] if on_socket else None
         self._http_url = f"http://localhost{on_socket['path'] or ''}" if on_socket else self.base_url
         self._headers, self.connections = dict(headers or {}), connections

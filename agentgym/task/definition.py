@@ -167,7 +167,7 @@ class Task:
     def from_json(cls, row: Any, where: str = "task") -> Task:
         """Build a task from JSON data. Raises: TaskError, whose message begins with `where` and names the field."""
         if not isinstance(row, dict):
-            raise TaskError(f"{where}: expected a JSON object, found {type(row).__name__}.")
+            raise TaskError(f"{where}: expected a JSON object, found {type(row).__name__}. Write one object a line.")
         known = {f.name: f for f in fields(cls)}
         if unknown := set(row) - set(known):
             raise TaskError(f"{where}: unknown field {sorted(unknown)}. The fields of a task are: {', '.join(known)}.")

@@ -218,7 +218,10 @@ class TaskSet(Mapping[str, Sequence[Task]]):
             try:
                 row = strict_json.loads(line)
             except ValueError as error:
-                raise TaskError(f"{where}: not valid JSON: {error}. The line begins {line[:60]!r}.") from error
+                raise TaskError(
+                    f"{where}: not valid JSON: {error}. The line begins {line[:60].rstrip()!r}. Write one JSON object "
+                    "a line; `agentgym tasks import rows` reads a table, such as a CSV file."
+                ) from error
             if isinstance(row, dict) and row.keys() == {"canary"}:
                 continue
             task = Task.from_json(with_absolute_paths(row, path.parent), where)
@@ -303,9 +306,9 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         with partial.open("w", encoding="utf-8") as file:
             if self._splits["held_out"]:
                 file.write(json.dumps({"canary": self.canary}) + "\n")
-            for tasks in self._splits.values():
+            for split, tasks in self._splits.items():
                 for task in tasks:
-                    file.write(json.dumps(task.to_json(), ensure_ascii=False) + "\n")
+                    file.write(json.dumps(task.to_json() | {"split": split}, ensure_ascii=False) + "\n")
         partial.replace(path)
 
 
@@ -320,9 +323,9 @@ def _lines(path: Path) -> Iterable[str]:
         with path.open(encoding="utf-8-sig") as file:
             yield from file
     except OSError as error:
-        raise TaskError(f"Cannot read the task file {path}: {error.strerror}.") from error
+        raise TaskError(f"Cannot read the task file {path}: {error.strerror}. Check the path.") from error
     except UnicodeDecodeError as error:
-        raise TaskError(f"{path} is not UTF-8 text: {error}.") from error
+        raise TaskError(f"{path} is not UTF-8 text: {error}. Save it as UTF-8.") from error
 
 
 _LONGEST_PATH = 255

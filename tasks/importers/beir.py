@@ -66,7 +66,7 @@ def _relevant(path: Path) -> dict[str, list[str]]:
     except OSError as error:
         raise TaskError(f"Cannot read {path}: {error.strerror}. A BEIR folder has qrels/test.tsv.") from error
     except UnicodeDecodeError as error:
-        raise TaskError(f"{path} is not UTF-8 text: {error}.") from error
+        raise TaskError(f"{path} is not UTF-8 text: {error}. Save it as UTF-8.") from error
     documents_by_query: dict[str, list[str]] = {}
     for number, line in enumerate(lines, start=1):
         parts = line.split("\t")

@@ -65,7 +65,7 @@ def read_items(path: Path) -> list[dict[str, Any]]:
         reason = getattr(error, "strerror", None) or error
         raise TaskError(f"Cannot read {path}: {reason}. Give the path of a file of the data set.") from error
     except UnicodeDecodeError as error:
-        raise TaskError(f"{path} is not UTF-8 text: {error}.") from error
+        raise TaskError(f"{path} is not UTF-8 text: {error}. Save it as UTF-8.") from error
     try:
         items = json.loads(text) if text.lstrip().startswith("[") else _read_lines(text, path)
     except (json.JSONDecodeError, RecursionError) as error:

@@ -183,10 +183,10 @@ async def test_nobody_listening_is_a_policy_error_without_user_name_or_password(
     await endpoint.close()
 
 
-async def test_an_address_that_is_none_is_told():
+def test_an_address_that_is_none_is_told():
     for address in ("localhost:8000", "ftp://x", "not a url at all"):
-        with pytest.raises(PolicyError, match="/v1/x"):
-            await JsonEndpoint(address, retry_policy=QUICK).post("/v1/x")
+        with pytest.raises(PolicyError, match=rf"'{address}' is not the URL of a server. Begin it with http://"):
+            JsonEndpoint(address, retry_policy=QUICK)
 
 
 async def test_a_full_context_is_told_apart():

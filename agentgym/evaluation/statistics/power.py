@@ -91,8 +91,8 @@ def _variance(gain: float, rate: float, samples: int, agreement: float, spread: 
 def _check(gain: float, rate: float, samples: int, agreement: float, spread: float, level: float) -> None:
     if not 0 < rate < 1 or not 0 <= rate + gain <= 1 or gain == 0:
         raise EvaluationError(
-            f"A gain of {gain} on a success rate of {rate} is not possible: rates lie between 0 and 1, and a gain "
-            "must not be 0."
+            f"A gain of {100 * gain:g} points on a success rate of {100 * rate:g} % is not possible: rates lie between "
+            "0 and 100 %, and a gain must not be 0."
         )
     if samples < 1 or not 0 <= agreement <= 1 or not 0 <= spread <= 1 or not 0 < level < 1:
         raise EvaluationError(

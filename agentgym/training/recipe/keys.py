@@ -131,6 +131,10 @@ def recipe_file(recipe: str | Path) -> Path:
     name = path.with_suffix("").as_posix().removeprefix("recipes/")
     if name in bundled and path.suffix in ("", ".toml"):
         return bundled[name]
+    if path.is_dir():
+        recorded = path / "recipe.toml"
+        hint = f" Did you mean {recorded}?" if recorded.is_file() else " Give the file of a recipe."
+        raise RecipeError(f"Cannot read the recipe {path}: it is a folder.{hint}")
     close = get_close_matches(name, bundled, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise RecipeError(

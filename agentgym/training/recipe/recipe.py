@@ -155,7 +155,9 @@ class Recipe(Section):
             data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise RecipeError(f"Cannot read the recipe {path}: {error.strerror}.") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
+            raise RecipeError(f"The recipe {path} is not UTF-8 text: {error}. Save it as UTF-8.") from error
+        except tomllib.TOMLDecodeError as error:
             raise RecipeError(f"The recipe {path} is not valid TOML: {error}.{_toml_hint(path, error)}") from error
         data = with_current_keys(data, str(path))
         for override in overrides:
