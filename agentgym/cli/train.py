@@ -64,7 +64,7 @@ def train(
         raise RecipeError(message)
     err().print(f"{chosen.name}: loading the libraries, and checking the recipe.", style="dim", soft_wrap=True)
     if resume and is_alone and not run.recipe.is_file():
-        err().print(f"There is no run at {run.path} to resume; a new one begins.", markup=False, soft_wrap=True)
+        err().print(f"{run.path} holds no run yet; --resume starts one.", markup=False, soft_wrap=True)
     limits = [*(["--price", price] if price else []), *(["--max-cost", f"{max_cost:g}"] if max_cost else [])]
     hint = _resume_command(recipe, settings or [], folder, modules or [], limits)
     with resumable(f"Finished stages and the last checkpoint are kept. Go on with:\n  {hint}"):

@@ -197,13 +197,18 @@ RECIPES = [
     ("going on with another recipe", f"{TRAIN} seed=7 --out old --resume", "old", "seed"),
 ]
 RUNS = [
-    ("showing a folder that is no run", "show notes", "notes is not a run folder: it contains list.txt", "Name a run"),
+    (
+        "showing a folder that is not a run",
+        "show notes",
+        "notes is not a run folder: it contains list.txt",
+        "Name a run",
+    ),
     ("a report of no run", "report notes", "notes is not a run folder"),
     ("exporting no run", "export notes --out x.parquet", "notes is not a run folder"),
-    ("viewing a folder that is not there", "view gone --no-open", "There is no folder gone. Name a run folder"),
+    ("viewing a missing folder", "view gone --no-open", "There is no folder gone. Name a run folder"),
     ("comparing one agent", "compare broken.json", "broken.json"),
     (
-        "comparing what is no evaluation",
+        "comparing a file that is not an evaluation",
         "compare broken.json broken.json",
         "evaluation broken.json",
         "Give a file that",
